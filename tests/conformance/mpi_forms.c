@@ -1,4 +1,4 @@
-/* Every operation once over tcp and once over mpi. */
+/* Runs every operation over tcp and over mpi. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -48,7 +48,7 @@ static int messages(void)
     return 0;
 }
 
-/* Message sizes around the largest that travels with its header, received before they are sent and after. */
+/* Uses message sizes around the largest that travels with its header, received before they are sent and after. */
 static int sizes(void)
 {
     static char mine[4][3074], theirs[4][3074];
@@ -76,7 +76,7 @@ static int sizes(void)
     return 0;
 }
 
-/* More long messages than there are tags for them. */
+/* Sends more long messages than there are tags for them. */
 static int many_long(void)
 {
     enum { TIMES = 33000, N = 800 };
@@ -92,7 +92,7 @@ static int many_long(void)
     return 0;
 }
 
-/* A sender to a busy receiver waits when MPI takes no more, and keeps no copies, which would fill the memory.  A send
+/* A sender to a busy receiver waits when MPI takes no more.  It keeps no copies, which would fill the memory.  A send
  * that times out meanwhile is still delivered. */
 static int far_ahead(void)
 {
@@ -127,7 +127,7 @@ static int far_ahead(void)
     return 0;
 }
 
-/* Each operation reads what the one before writes.  The core delays some, on each rank at its own time. */
+/* Each operation reads the result of the one before.  The core delays some, at other times on each rank. */
 static int order(void)
 {
     enum { N = 5000, TIMES = 12 };
@@ -216,11 +216,11 @@ static int group_that_one_has_left(void)
         return mpi_ranks_wrong("a group that a rank has left", tutti_last_error());
     OK(tutti_destroy_process_group(group));
     OK(tutti_barrier(
-        &(tutti_opts){.group = mpi_ranks.mpi})); /* if MPI belongs to the main thread, it answers in this call */
+        &(tutti_opts){.group = mpi_ranks.mpi})); /* MPI answers within this call if it belongs to the main thread */
     return 0;
 }
 
-/* A failed message leaves the group usable.  A collective that differs fails it on all ranks. */
+/* A failed message leaves the group usable.  A collective that differs between ranks fails the group on all of them. */
 static int failures(void)
 {
     double numbers[2] = {0};
@@ -246,7 +246,7 @@ static int failures(void)
 int mpi_ranks_open(void)
 {
     int32_t port = 0;
-    OK(tutti_init_process_group("tcp", NULL)); /* the launcher's own store has the address */
+    OK(tutti_init_process_group("tcp", NULL)); /* the address is in the launcher's own store */
     mpi_ranks.rank = tutti_get_rank(NULL);
     mpi_ranks.size = tutti_get_world_size(NULL);
     tutti_store_opts serves = {.server = mpi_ranks.rank == 0};

@@ -1,5 +1,5 @@
-/* A rank of test_mpi, as mpirun or mpiexec starts it: it has a tcp group of all ranks and the same ranks over mpi.  It
- * prints what went wrong and returns 1. */
+/* A rank of test_mpi, as mpirun or mpiexec starts it: it has a tcp group of all ranks and an mpi group of the same
+ * ranks.  It prints what went wrong and returns 1. */
 #ifndef TESTS_MPI_RANKS_H
 #define TESTS_MPI_RANKS_H
 
@@ -32,7 +32,7 @@ int mpi_ranks_wrong(const char *what, const char *detail);
 /* Makes both groups. */
 int mpi_ranks_open(void);
 
-/* Runs everything: operations over both groups, then what tcp does not do alike: order, mismatch, timeouts, groups. */
+/* Runs everything: operations over both groups, then the properties of mpi alone: order, mismatch, timeouts, groups. */
 int mpi_ranks_main(void);
 
 /* Runs every operation over both groups on the same random bits, and compares the results bit by bit. */

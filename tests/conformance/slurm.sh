@@ -1,10 +1,10 @@
 #!/bin/bash
-# slurm.sh FOLDER COMMAND...: runs a Slurm of one node as root in FOLDER while the commands run; each is the rest of an
-# srun line.  Prints their output, and "status N" after each; or why there is no Slurm.
+# slurm.sh FOLDER COMMAND...: runs a Slurm of one node as root in FOLDER while the commands run.  Each command is the
+# rest of an srun line.  Prints their output, and "status N" after each, or the reason why there is no Slurm.
 folder=$1
 shift
 host=$(hostname -s)
-port=$((20000 + RANDOM % 12000)) # below those that the kernel gives to whoever asks for any
+port=$((20000 + RANDOM % 12000)) # below the kernel's range of ephemeral ports
 mkdir -p "$folder/state" "$folder/spool"
 export SLURM_CONF=$folder/slurm.conf
 cat >"$SLURM_CONF" <<END
@@ -33,7 +33,7 @@ slurmctld -f "$SLURM_CONF" -D >"$folder/slurmctld.out" 2>&1 &
 controller=$!
 slurmd -f "$SLURM_CONF" -D >"$folder/slurmd.out" 2>&1 &
 daemon=$!
-# One after the other: a step's own process tells the controller of the step's end, and slurmd waits for that process.
+# Runs one step at a time: a step's own process reports its end to the controller, and slurmd waits for that process.
 trap 'kill $daemon 2>/dev/null; wait $daemon; kill $controller 2>/dev/null; wait $controller' EXIT
 idle() { timeout 5 sinfo -h -o %t 2>/dev/null | grep -q idle; }
 await_idle() {
@@ -49,7 +49,7 @@ if ! idle; then
   exit
 fi
 for command; do
-  await_idle # a job that queues behind one that is just ending may be refused
+  await_idle # a job may be refused while another one is ending
   # shellcheck disable=SC2086 # a line of words
   timeout 60 srun --overcommit $command 2>&1
   echo "status $?"

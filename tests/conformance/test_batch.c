@@ -35,7 +35,7 @@ static void test_batch(void **state)
     for (int size = 2; size <= 4; size++) {
         long before = atomic_load(batches);
         ranks_run(size, batch, NULL);
-        assert_int_equal(atomic_load(batches) - before, 2 * size); /* a batch without messages is among them */
+        assert_int_equal(atomic_load(batches) - before, 2 * size); /* including a batch without messages */
     }
     assert_int_equal(atomic_load(late), 0);
 }

@@ -1,4 +1,4 @@
-/* Groups: ranks in them, made by their members alone, split, nested and shrunk. */
+/* Groups: their ranks, and groups that are made by their members alone, split, nested and shrunk. */
 #include <inttypes.h>
 #include <limits.h>
 #include <pthread.h>
@@ -42,7 +42,7 @@ static int translation(tutti_group *group, int rank, int size, void *argument)
     return 0;
 }
 
-/* Every root and peer, once as a global rank and once as a group rank; the sender is reported in the same way. */
+/* Uses every root and peer once as a global rank and once as a group rank.  The sender is reported in the same way. */
 static int group_ranks(tutti_group *group, int rank, int size, void *argument)
 {
     (void)argument;
@@ -79,7 +79,7 @@ static int group_ranks(tutti_group *group, int rank, int size, void *argument)
 
 /* ---- by the members alone ----------------------------------------------------------------------------------- */
 
-/* Each rank makes a group with every other rank, in its own order, twice; then all are used at once. */
+/* Each rank makes a group with every other rank, in its own order, twice.  Then all groups are used at once. */
 static int members_only(tutti_group *group, int rank, int size, void *argument)
 {
     (void)argument;
@@ -110,7 +110,7 @@ static int members_only(tutti_group *group, int rank, int size, void *argument)
             EXPECT(x[other][turn] == (rank + other) * 10 + 2 * turn);
             EXPECT(tutti_destroy_process_group(pair[other][turn]) == TUTTI_OK);
         }
-    /* ranks outside the group need not know of it: rank 0 continues to the barrier */
+    /* ranks outside the group need not know about it: rank 0 continues to the barrier */
     int rest[RANKS_MOST], n = group_cases_pick(rest, size, ((1U << size) - 1) & ~1U, 0);
     tutti_group *without = NULL;
     if (rank > 0) {
@@ -129,13 +129,13 @@ static int splits(tutti_group *group, int rank, int size, void *argument)
     (void)argument;
     tutti_group *part = NULL;
     const tutti_group_opts opts = {.parent = group};
-    /* rank 0 takes no part; the others have one color and equal keys, so the order stays */
+    /* rank 0 takes no part; the others have one color and equal keys, so they keep their order */
     EXPECT(tutti_split_group(rank == 0 ? -5 : 7, 3, &opts, &part) == TUTTI_OK);
     EXPECT(tutti_get_rank(part) == rank - 1 && tutti_get_world_size(part) == (rank == 0 ? -1 : size - 1));
     if (rank == 0) EXPECT(tutti_barrier(tutti_with(.group = part)) == TUTTI_ERR_INVALID_ARGUMENT);
     if (rank != 0) EXPECT(tutti_barrier(tutti_with(.group = part)) == TUTTI_OK);
     EXPECT(tutti_destroy_process_group(part) == TUTTI_OK);
-    /* nobody takes part */
+    /* no rank takes part */
     EXPECT(tutti_split_group(INT_MIN, 0, &opts, &part) == TUTTI_OK && tutti_get_rank(part) == -1);
     void *none = NULL;
     EXPECT(tutti_alloc(part, 8, &none) == TUTTI_ERR_INVALID_ARGUMENT && none == NULL);
@@ -145,7 +145,7 @@ static int splits(tutti_group *group, int rank, int size, void *argument)
     EXPECT(tutti_split_group(INT_MAX, key, &opts, &part) == TUTTI_OK);
     EXPECT(tutti_get_group_rank(part, size - 1) == 0 && tutti_get_group_rank(part, 0) == size - 1);
     for (int r = 1; r < size - 1; r++) EXPECT(tutti_get_group_rank(part, r) == r);
-    /* a split of a split: ranks remain those of the world */
+    /* a split of a split, in which ranks are still those of the world */
     tutti_group *half = NULL;
     EXPECT(tutti_split_group(rank % 2, 0, &(tutti_group_opts){.parent = part}, &half) == TUTTI_OK);
     for (int i = 0, last = -1; i < tutti_get_world_size(half); i++) {
@@ -243,7 +243,7 @@ static int false_choice(tutti_group *group, int rank, int size, void *argument)
     return 0;
 }
 
-/* Runs over a backend without `tell`, whose ranks split through the store. */
+/* Runs over a backend without the entry `tell`, whose ranks split through the store. */
 static void run_ranks_of_plain(int size, rank_fn fn)
 {
     const char *before = getenv("TUTTI_TEST_BACKEND");
@@ -269,7 +269,7 @@ static void test_splits_through_the_store(void **state)
     run_ranks_of_plain(5, splits);
 }
 
-/* Groups made one after another over one store: a rank that arrives late at its split is not taken for one of an
+/* Groups are made one after another over one store.  A rank that arrives late at its split is not counted for an
  * earlier group. */
 static int splits_in_turns(void *argument, int rank)
 {
@@ -307,7 +307,7 @@ static void test_splits_in_turns(void **state)
     assert_null(result);
 }
 
-/* Many entries name lost ranks that are not in this group of two. */
+/* Many records name lost ranks that are not in this group of two. */
 static int lost_by_many(tutti_group *group, int rank, int size, void *argument)
 {
     tutti_group *same = NULL;

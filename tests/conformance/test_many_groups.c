@@ -1,4 +1,4 @@
-/* Many groups: in batches, at once, overlapping and each used by a thread of its own.  They are ended in any order, and
+/* Many groups: in batches, at once, overlapping, and each used by a thread of its own.  They end in any order, and
  * leave nothing behind. */
 #include <malloc.h>
 #include <pthread.h>
@@ -7,10 +7,10 @@
 #include "group_cases.h"
 #include "usage.h"
 
-/* What a process holds. */
+/* Resources of the process. */
 struct holds {
     int descriptors, threads;
-    size_t memory; /* 0 if a sanitizer's allocator does not tell */
+    size_t memory; /* 0 if a sanitizer's allocator does not report it */
 };
 
 static struct holds holds_now(void)
@@ -18,7 +18,7 @@ static struct holds holds_now(void)
     return (struct holds){usage_fds(), usage_threads(), mallinfo2().uordblks};
 }
 
-/* True if nothing was added.  There may be fewer, because a joined thread can stay visible for a while on a busy
+/* True if nothing was added.  There may be less, because a joined thread can stay visible for a while on a busy
  * machine. */
 static bool holds_no_more(struct holds now, struct holds before)
 {
@@ -70,7 +70,7 @@ static int in_batches(tutti_group *group, int rank, int size, void *argument)
     return 0;
 }
 
-/* All thousand at once share the group tree's thread and descriptors. */
+/* A thousand groups at once share the group tree's thread and descriptors. */
 static int at_once(tutti_group *group, int rank, int size, void *argument)
 {
     (void)argument;
@@ -79,7 +79,7 @@ static int at_once(tutti_group *group, int rank, int size, void *argument)
     int ranks[RANKS_MOST], order[N], n = group_cases_pick(ranks, size, (1U << size) - 1, 1);
     EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
     struct holds before = {0};
-    if (rank == 0) before = holds_now(); /* only rank 0: counting takes a descriptor */
+    if (rank == 0) before = holds_now(); /* rank 0 alone, because counting takes a descriptor */
     EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
     for (int i = 0; i < N; i++)
         EXPECT(tutti_new_group(ranks, n, &(tutti_group_opts){.parent = group}, &made[i]) == TUTTI_OK);

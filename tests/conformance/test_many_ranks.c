@@ -1,7 +1,8 @@
 /* 256 ranks of one host: a barrier, an all_reduce, an all_to_all and some groups, over shared memory.
  *
  *     test_many_ranks              the test
- *     test_many_ranks N            a rank of it, or of tests/hosts/cases.sh, started by tutti-run; there are N */
+ *     test_many_ranks N            one of N ranks of it, or of tests/hosts/cases.sh, started by tutti-run
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -47,7 +48,7 @@ static int check_all_to_all(int rank, int size)
     return 0;
 }
 
-/* Groups of all ranks, and of every second one. */
+/* Makes groups of all ranks, and of every second one. */
 static int check_groups(int rank, int size)
 {
     int all[RANKS], even[RANKS / 2], half = size / 2;

@@ -30,7 +30,7 @@ static void end_program(void)
     }
 }
 
-/* MPI is finalized before the group is destroyed: the group's memory is freed as usual. */
+/* MPI is finalized before the group is destroyed.  The group's memory is freed as usual. */
 static int finalized_early(void)
 {
     int x = 1;
@@ -67,7 +67,7 @@ static int read_only_root(void)
     return 0;
 }
 
-/* Only what MPI itself does has an entry in the table, as the environment asks. */
+/* The table has entries only for MPI's own operations, as the environment asks. */
 static int natives(const char *expected)
 {
     char text[4096];
@@ -77,8 +77,8 @@ static int natives(const char *expected)
     return 0;
 }
 
-/* This rank loads the plug-in before the variable is set, the others after it.  `other` is a second name that it loads
- * after it, too.  All find that they differ. */
+/* This rank loads the plug-in before the variable is set, and the others after it.  This rank then also loads a second
+ * name, `other`. All ranks report that they differ. */
 static int native_set_late(const char *other)
 {
     const char *rank = getenv("OMPI_COMM_WORLD_RANK");
@@ -110,7 +110,7 @@ static int plug_in_of_the_other(bool is_open)
     return 0;
 }
 
-/* `end` selects an unusual continuation. */
+/* Runs the program. `end` selects an unusual end. */
 static int program_main(const char *mpi, int level, const char *end)
 {
     int got = -1;
@@ -158,7 +158,8 @@ static void read_only_roots(void **state)
     }
 }
 
-/* The program calls MPI_Init itself, with each level of threads.  With the lowest only the main thread calls MPI. */
+/* The program calls MPI_Init itself, with each level of threads.  With the lowest level only the main thread calls MPI.
+ */
 static void programs_own(void **state)
 {
     (void)state;
@@ -177,8 +178,9 @@ static void programs_own(void **state)
     }
 }
 
-/* MPI grants a lower level than the plug-in asks for.  With the two lowest, only the plug-in's own thread calls MPI. */
-static void mpi_gives_less(void **state)
+/* MPI grants a lower level than the plug-in requests.  With the two lowest levels, only the plug-in's own thread calls
+ * MPI. */
+static void mpi_grants_less(void **state)
 {
     (void)state;
     static const struct {
@@ -266,7 +268,7 @@ static void mpich_native(void **state)
     expect_ranks("mpich", "TUTTI_MPI_NATIVE=1", 2);
 }
 
-/* The conformance suite, by plans and by MPI's own collectives. */
+/* Runs the conformance suite, by plans and by MPI's own collectives. */
 static void conformance(void **state)
 {
     (void)state;
@@ -308,7 +310,7 @@ static char *sorted_lines(const char *text)
     return all;
 }
 
-/* Changing one string is enough. */
+/* A program needs only another backend string. */
 static void examples(void **state)
 {
     (void)state;
@@ -367,7 +369,7 @@ static void no_launcher(void **state)
     launch_free(&launch);
 }
 
-/* The launcher of one MPI with the backend of the other. */
+/* Uses the launcher of one MPI with the backend of the other. */
 static void other_launcher(void **state)
 {
     (void)state;
@@ -387,7 +389,7 @@ static void other_launcher(void **state)
     launch_free(&launch);
 }
 
-/* The innermost launcher's ranks count, not those of the outer one, which has started one process. */
+/* The innermost launcher's ranks count.  The outer launcher has started one process. */
 static void launcher_in_a_launcher(void **state)
 {
     (void)state;
@@ -428,7 +430,7 @@ int main(int argc, char **argv)
                                        cmocka_unit_test(programs_own),
                                        cmocka_unit_test(programs_own_ends_early),
                                        cmocka_unit_test(programs_own_is_another),
-                                       cmocka_unit_test(mpi_gives_less),
+                                       cmocka_unit_test(mpi_grants_less),
                                        cmocka_unit_test(native_is_set_late),
                                        cmocka_unit_test(natives_as_asked),
                                        cmocka_unit_test(examples),

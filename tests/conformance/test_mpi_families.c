@@ -1,14 +1,14 @@
-/* More than one family of groups on mpi in a process: made one after the other on one store, made and used by threads
- * at once, with an MPI that takes one thread at a time; subgroups while messages are received; ranks that cannot
- * take part: they lack the plug-in, call from the wrong thread, or are of another job.  Skipped where no launcher of an
- * MPI is installed. */
+/* Several group trees on mpi in one process.  They are made one after the other on one store, or made and used by
+ * threads at once, with an MPI that takes one thread at a time.  Subgroups are made while messages are received.  Some
+ * ranks cannot take part: they lack the plug-in, call from the wrong thread, or belong to another job.  Skipped if no
+ * MPI launcher is installed. */
 #include <pthread.h>
 #include <tutti/tutti.h>
 #include <unistd.h>
 
 #include "conformance/mpi_launch.h"
 
-enum { FAMILIES = 4, TURNS = 3, TIMES = 300, WAIT_MS = 30000 };
+enum { TREES = 4, TURNS = 3, TIMES = 300, WAIT_MS = 30000 };
 
 static char self[4096];
 static int rank, size;
@@ -41,7 +41,7 @@ static int meet(void)
     return 0;
 }
 
-/* Results tell one group tree from the other. */
+/* Uses a group tree.  The results of two trees differ. */
 static int use(tutti_group *group, int seed)
 {
     for (int i = 0; i < TIMES; i++) {
@@ -52,56 +52,56 @@ static int use(tutti_group *group, int seed)
     return 0;
 }
 
-struct family {
+struct tree {
     pthread_t thread;
     int number, failed;
     tutti_store *store;
     tutti_group *group;
 };
 
-static int make(struct family *family, int number)
+static int make(struct tree *tree, int number)
 {
     char name[20];
-    family->number = number;
-    snprintf(name, sizeof name, "family%d", number);
-    OK(tutti_store_prefix(shared, name, &family->store));
-    OK(tutti_create_group("mpi", family->store, rank, size, NULL, &family->group));
+    tree->number = number;
+    snprintf(name, sizeof name, "tree%d", number);
+    OK(tutti_store_prefix(shared, name, &tree->store));
+    OK(tutti_create_group("mpi", tree->store, rank, size, NULL, &tree->group));
     return 0;
 }
 
-static int end_family(struct family *family)
+static int end_tree(struct tree *tree)
 {
-    OK(tutti_destroy_process_group(family->group));
-    tutti_store_free(family->store);
+    OK(tutti_destroy_process_group(tree->group));
+    tutti_store_free(tree->store);
     return 0;
 }
 
 static void *make_and_use(void *argument)
 {
-    struct family *family = argument;
-    for (int turn = 0; turn < TURNS && family->failed == 0; turn++)
-        family->failed = make(family, family->number) != 0 || use(family->group, 1000 * family->number) != 0 ||
-                         end_family(family) != 0;
+    struct tree *tree = argument;
+    for (int turn = 0; turn < TURNS && tree->failed == 0; turn++)
+        tree->failed =
+            make(tree, tree->number) != 0 || use(tree->group, 1000 * tree->number) != 0 || end_tree(tree) != 0;
     return NULL;
 }
 
 static void *use_only(void *argument)
 {
-    struct family *family = argument;
-    family->failed = use(family->group, 1000 * family->number);
+    struct tree *tree = argument;
+    tree->failed = use(tree->group, 1000 * tree->number);
     return NULL;
 }
 
-static int in_threads(struct family *families, int n, void *(*what)(void *))
+static int in_threads(struct tree *trees, int n, void *(*what)(void *))
 {
     int failed = 0;
     for (int i = 0; i < n; i++) {
-        families[i].number = i;
-        if (pthread_create(&families[i].thread, NULL, what, &families[i]) != 0) return 1;
+        trees[i].number = i;
+        if (pthread_create(&trees[i].thread, NULL, what, &trees[i]) != 0) return 1;
     }
     for (int i = 0; i < n; i++) {
-        pthread_join(families[i].thread, NULL);
-        failed |= families[i].failed;
+        pthread_join(trees[i].thread, NULL);
+        failed |= trees[i].failed;
     }
     return failed;
 }
@@ -109,22 +109,22 @@ static int in_threads(struct family *families, int n, void *(*what)(void *))
 /* Threads make group trees of the same ranks at the same time, and use them. */
 static int at_once(void)
 {
-    struct family families[FAMILIES] = {0};
-    return in_threads(families, FAMILIES, make_and_use);
+    struct tree trees[TREES] = {0};
+    return in_threads(trees, TREES, make_and_use);
 }
 
-/* Threads use group trees that were made before, at the same time. */
+/* Threads use earlier group trees at the same time. */
 static int in_turn(void)
 {
-    struct family families[2] = {0};
-    int failed = make(&families[0], 0) != 0 || make(&families[1], 1) != 0;
-    if (failed == 0) failed = in_threads(families, 2, use_only);
-    for (int i = 0; failed == 0 && i < 2; i++) failed = end_family(&families[i]);
+    struct tree trees[2] = {0};
+    int failed = make(&trees[0], 0) != 0 || make(&trees[1], 1) != 0;
+    if (failed == 0) failed = in_threads(trees, 2, use_only);
+    for (int i = 0; failed == 0 && i < 2; i++) failed = end_tree(&trees[i]);
     return failed;
 }
 
-/* Trees on one store find what the last one left; rank 0 comes last or first.  The plug-in for the other MPI, which
- * cannot work here, is loaded first, and again while this one runs. */
+/* Trees on one store find the entries of the last one.  Rank 0 comes last or first.  The plug-in for the other MPI,
+ * which cannot work here, is loaded before this one and while this one runs. */
 static int again(const char *other)
 {
     char both[60];
@@ -140,23 +140,23 @@ static int again(const char *other)
     return 0;
 }
 
-/* Under the receive that takes the headers of all messages. */
+/* Makes subgroups under the receive that takes the headers of all messages. */
 static int subgroups(void)
 {
-    struct family family = {0};
+    struct tree tree = {0};
     int ranks[8];
-    if (make(&family, 0) != 0) return 1;
+    if (make(&tree, 0) != 0) return 1;
     for (int i = 0; i < size; i++) ranks[i] = size - 1 - i;
     for (int turn = 0; turn < 5; turn++) {
         tutti_group *group = NULL;
-        OK(tutti_new_group(ranks, size, &(tutti_group_opts){.parent = family.group}, &group));
+        OK(tutti_new_group(ranks, size, &(tutti_group_opts){.parent = tree.group}, &group));
         if (use(group, turn) != 0) return 1;
         OK(tutti_destroy_process_group(group));
     }
-    return end_family(&family);
+    return end_tree(&tree);
 }
 
-/* Rank 1 has no plug-in.  No other rank may start MPI, which would wait for rank 1 for ever. */
+/* Rank 1 has no plug-in.  No other rank may start MPI, which would wait for rank 1 forever. */
 static int lacks_plug_in(void)
 {
     tutti_group *group = NULL;
@@ -172,29 +172,29 @@ static int lacks_plug_in(void)
 
 static void *make_pair(void *argument)
 {
-    struct family *family = argument;
+    struct tree *tree = argument;
     const int ranks[] = {0, 1};
     tutti_group *group = NULL;
-    int status = tutti_new_group(ranks, 2, &(tutti_group_opts){.parent = family->group}, &group);
+    int status = tutti_new_group(ranks, 2, &(tutti_group_opts){.parent = tree->group}, &group);
     const char *why =
         rank == 0 ? "rank 1: MPI cannot be called from this thread" : "started it for its main thread only";
-    family->failed = status != TUTTI_ERR_BACKEND || strstr(tutti_last_error(), why) == NULL;
-    if (family->failed) fprintf(stderr, "rank %d: new_group gave %d: %s\n", rank, status, tutti_last_error());
+    tree->failed = status != TUTTI_ERR_BACKEND || strstr(tutti_last_error(), why) == NULL;
+    if (tree->failed) fprintf(stderr, "rank %d: new_group gave %d: %s\n", rank, status, tutti_last_error());
     return NULL;
 }
 
 /* MPI belongs to the main thread, and on rank 1 another thread makes a group.  Rank 0 must not wait for it in MPI. */
 static int in_the_wrong_thread(void)
 {
-    struct family family = {0};
-    if (make(&family, 0) != 0) return 1;
-    if (rank == 0) make_pair(&family);
-    if (rank == 1 && pthread_create(&family.thread, NULL, make_pair, &family) == 0) pthread_join(family.thread, NULL);
-    if (family.failed) return 1;
-    return use(family.group, 3) != 0 || end_family(&family) != 0;
+    struct tree tree = {0};
+    if (make(&tree, 0) != 0) return 1;
+    if (rank == 0) make_pair(&tree);
+    if (rank == 1 && pthread_create(&tree.thread, NULL, make_pair, &tree) == 0) pthread_join(tree.thread, NULL);
+    if (tree.failed) return 1;
+    return use(tree.group, 3) != 0 || end_tree(&tree) != 0;
 }
 
-/* Ranks of two jobs of two ranks each: the first of one with the second of the other, twice. */
+/* Mixes ranks of two jobs of two ranks each: the first of one with the second of the other, twice. */
 static int mixed(const char *path, int job)
 {
     const char *mpi_rank = getenv("OMPI_COMM_WORLD_RANK");
@@ -256,7 +256,7 @@ static void made_at_once(void **state)
     for (int i = 0; i < 2; i++) expect_of(i, "", "at_once");
 }
 
-/* With an MPI that grants this level of threads. */
+/* Runs with an MPI that grants this level of threads. */
 static void expect_with_level(int level, const char *part)
 {
     for (int i = 0; i < 2; i++) {
@@ -300,7 +300,7 @@ static void plug_in_is_missing(void **state)
     for (int i = 0; i < 2; i++) expect_of(i, "", "lacks_plug_in");
 }
 
-/* Their ranks have the same numbers in MPI, and the same library. */
+/* The two jobs' ranks have the same numbers in MPI, and the same library. */
 static void jobs_are_mixed(void **state)
 {
     char path[] = "/tmp/tutti-test-mpi-XXXXXX", command[9000];

@@ -9,7 +9,7 @@
 
 #define SELF TUTTI_BUILD_DIR "/tests/test_nodes"
 
-/* The launched ranks' part. */
+/* Runs as a launched rank. */
 static int run_rank(const char *backend)
 {
     if (tutti_get_local_rank() != -1 || tutti_get_local_world_size() != -1 || tutti_get_node_rank() != -1) return 2;
@@ -50,7 +50,7 @@ static void test_tutti_run(void **state)
     (void)state;
     expect_ranks(&launch, 3);
     launch_free(&launch);
-    /* the backend finds what the launcher does not set */
+    /* the backend determines the local rank without the launcher */
     launch = RUN("-n", "3", "/usr/bin/env", "-u", "LOCAL_RANK", "-u", "LOCAL_WORLD_SIZE", "-u", "GROUP_RANK", "-u",
                  "NODE_RANK", SELF, "rank", "tcp");
     expect_ranks(&launch, 3);
@@ -70,7 +70,7 @@ static void test_mpi(void **state)
     }
 }
 
-/* The environment's own ranks are ignored. */
+/* The ranks of the environment are ignored. */
 static void test_setup(void **state)
 {
     char port[16];

@@ -1,4 +1,4 @@
-/* Waiting until everything that a rank has begun on a group has ended; the number of collectives; operations with
+/* Waiting until everything that a rank has begun on a group has ended.  The number of collectives.  Operations with
  * timeout 0. */
 #include "ranks.h"
 
@@ -15,14 +15,14 @@ static int all_is_done(tutti_group *group, int rank, int size, void *argument)
         EXPECT(tutti_all_reduce(tutti_view(&x[i], 1), TUTTI_SUM,
                                 tutti_with(.group = group, .async_op = i < N - 1 ? &works[i] : &work)) == TUTTI_OK);
     }
-    tutti_work_free(work); /* it is waited for as well */
+    tutti_work_free(work); /* quiesce waits for it as well */
     EXPECT(tutti_group_quiesce(group, TUTTI_DEFAULT_TIMEOUT) == TUTTI_OK);
     for (int i = 0; i < N; i++) EXPECT(x[i] == size);
     for (int i = 0; i < N - 1; i++) EXPECT(tutti_work_is_completed(works[i]));
     EXPECT(tutti_get_sequence(group) == N && tutti_work_sequence(works[0]) == 1);
     EXPECT(tutti_wait_all(works, N, 0) == TUTTI_OK);
     EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK && tutti_get_sequence(group) == N + 1);
-    /* a message is not a collective */
+    /* a message does not count as a collective */
     if (rank == 0) EXPECT(tutti_send(tutti_view(&x[0], 1), 1, tutti_with(.group = group)) == TUTTI_OK);
     if (rank == 1) EXPECT(tutti_recv(tutti_view(&x[0], 1), 0, tutti_with(.group = group)) == TUTTI_OK);
     EXPECT(tutti_get_sequence(group) == N + 1);

@@ -1,6 +1,6 @@
-/* Calls that repeat the one before, and calls that almost do.  Each of two that differ in one thing follows itself and
- * the other, so that no check of one is reused for the other.  Three ranks, over shared memory and, by plans, over a
- * network. */
+/* Calls that repeat the last one, and calls that almost do.  Two calls that differ in one thing follow themselves and
+ * each other, so that no check of one is reused for the other.  Three ranks run over shared memory and, by plans, over
+ * a network. */
 #include "procs.h"
 
 enum { SIZE = 3, MOST = 40000 };
@@ -21,7 +21,7 @@ static void fill(int32_t *x, int rank, int64_t n)
     for (int64_t i = 0; i < n; i++) x[i] = (int32_t)(i % 100 + 1000 * (rank + 1));
 }
 
-/* Every element is its index, times `times`, plus more. */
+/* True if every element is its index, times `times`, plus more. */
 static bool holds(const int32_t *x, int64_t n, int times, int more)
 {
     for (int64_t i = 0; i < n; i++)
@@ -53,7 +53,7 @@ static int roots(struct rank *r, int64_t n)
         EXPECT(tutti_broadcast(tutti_view(r->a, n), turns[i], NULL) == TUTTI_OK);
         EXPECT(holds(r->a, n, 1, 1000 * (turns[i] + 1)));
     }
-    for (int i = 0; i < TURNS; i++) { /* the same number is another rank */
+    for (int i = 0; i < TURNS; i++) { /* the same number means another rank */
         fill(r->a, r->rank, n);
         EXPECT(tutti_broadcast(tutti_view(r->a, n), 0, tutti_with(.group = r->reversed, .group_rank = turns[i])) ==
                TUTTI_OK);
@@ -70,7 +70,7 @@ static int sizes_and_dtypes(struct rank *r, int64_t n)
         EXPECT(tutti_all_gather_into_tensor(tutti_view(r->c, SIZE * numel), tutti_view(r->a, numel), NULL) == TUTTI_OK);
         for (int k = 0; k < SIZE; k++) EXPECT(holds(r->c + k * numel, numel, 1, 1000 * (k + 1)));
         float *f = (float *)(void *)r->b;
-        for (int64_t k = 0; k < n; k++) { /* as an integer the sum of three is another number */
+        for (int64_t k = 0; k < n; k++) { /* read as an integer, the sum of three is another number */
             f[k] = 1.5F;
             if (!turns[i]) r->b[k] = 7;
         }
@@ -94,7 +94,7 @@ static int factors(struct rank *r, int64_t n)
     return 0;
 }
 
-/* The lists and the splits differ. */
+/* Changes the lists and the splits. */
 static int lists_and_splits(struct rank *r, int64_t n)
 {
     static const int64_t some[] = {1, 2, 3};
@@ -126,7 +126,7 @@ static int lists_and_splits(struct rank *r, int64_t n)
     return 0;
 }
 
-/* One argument of a good call is wrong: it is refused, and the next good call succeeds. */
+/* One argument of a good call is wrong.  The call is refused, and the next good call succeeds. */
 static int refused(struct rank *r, int64_t n)
 {
     tutti_tensor a = tutti_view(r->a, n), c = tutti_view(r->c, n);
@@ -164,8 +164,8 @@ static int collect(struct rank *r, tutti_kind kind, int32_t *x, int64_t n)
     return 0;
 }
 
-/* Memory that can be read in place makes another operation of one that used fragment buffers.  First rank 0 alone
- * changes its tensor, then all ranks do; in the later half, between that memory and another. */
+/* An operation on memory that can be read in place follows one that used fragment buffers.  First rank 0 alone changes
+ * its tensor, then all ranks do.  Later calls alternate between that memory and another. */
 static int shared_memory(struct rank *r, int64_t n)
 {
     static const tutti_kind kinds[] = {TUTTI_ALL_REDUCE, TUTTI_ALL_GATHER, TUTTI_BROADCAST};
@@ -198,7 +198,7 @@ static int messages(struct rank *r, int64_t n)
     return 0;
 }
 
-/* Several operations at once, alike and different. */
+/* Runs several operations at once, alike and different. */
 static int together(struct rank *r, int64_t n)
 {
     tutti_work *work[TURNS] = {NULL};

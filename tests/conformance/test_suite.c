@@ -1,5 +1,5 @@
 /* The conformance suite's quick form, over the tests' own plug-in with ranks that are threads, and over tcp with
- * processes.  It must report what is wrong, hangs or dies. */
+ * processes.  It must report wrong results, hangs and deaths. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 #define SUITE TUTTI_BUILD_DIR "/bin/tutti-conformance"
 #define JOB(n) TUTTI_RUN_PATH " -n " #n " --no-prefix"
 
-/* Starts the suite with arguments, after shell words such as variables or a launcher.  Its output is to be read. */
+/* Starts the suite with arguments, after shell words such as variables or a launcher.  The caller reads its output. */
 static FILE *start(const char *before, const char *arguments)
 {
     char command[2048];
@@ -27,7 +27,7 @@ static FILE *start(const char *before, const char *arguments)
     return pipe;
 }
 
-/* Returns its exit status; output receives its stdout. */
+/* Reads the suite's stdout into output.  Returns its exit status. */
 static int finish(FILE *pipe, char *output, size_t room)
 {
     size_t used = fread(output, 1, room - 1, pipe);
@@ -64,14 +64,15 @@ static void test_plain(void **state)
     passes("--backend plain --threads --quick --ranks 3");
 }
 
-/* The plug-in of docs/backend-guide.md, by its path. */
+/* Runs the plug-in of docs/backend-guide.md, by its path. */
 static void test_minimal(void **state)
 {
     (void)state;
     passes("--backend " TUTTI_EXAMPLES_DIR "/minimal_backend/libtutti_minimal.so --quick --ranks 1..3");
 }
 
-/* A plug-in built elsewhere with the public headers and a compiler, in a folder that is not searched. */
+/* Runs a plug-in that was built elsewhere with the public headers and a compiler, from a folder that is not searched.
+ */
 static void test_by_path(void **state)
 {
     char folder[] = "/tmp/tutti-suite-XXXXXX", command[1024], arguments[256];
@@ -102,7 +103,7 @@ static void test_tcp_three(void **state)
     passes("--backend tcp --quick --ranks 3");
 }
 
-/* Messages between ranks that share no memory. */
+/* Runs messages between ranks that share no memory. */
 static void test_tcp_wire(void **state)
 {
     (void)state;
@@ -112,7 +113,7 @@ static void test_tcp_wire(void **state)
     assert_int_equal(status, 0);
 }
 
-/* Collectives on device memory of the stand-ins, which have no 8-bit floats, like GPUs before 9.0. */
+/* Runs collectives on device memory of the stand-ins, which have no 8-bit floats, like GPUs before 9.0. */
 static void test_cuda_fakes(void **state)
 {
     const char *before = "FAKE_CUDA_CAPABILITY=8 LD_LIBRARY_PATH=" TUTTI_BUILD_DIR "/tests/fakes";
@@ -125,8 +126,8 @@ static void test_cuda_fakes(void **state)
     assert_int_equal(status, 0);
     const char *all = strstr(output, "\nall  ");
     assert_true(all != NULL && sscanf(all, " all %d %d", &passed, &skipped) == 2);
-    assert_true(passed > 2500 && skipped < 1300); /* NCCL has no scan: its sums in device memory are refused */
-    assert_non_null(strstr(output, "NCCL does not support reduce op"));
+    assert_true(passed > 2500 && skipped < 1300); /* NCCL has no scan, so scans in device memory are refused */
+    assert_non_null(strstr(output, "NCCL does not support this reduction for this dtype"));
 
     /* through host memory, by the CPU backend's rules: nothing is skipped */
     status =
@@ -137,7 +138,7 @@ static void test_cuda_fakes(void **state)
     assert_true(all != NULL && sscanf(all, " all %d %d", &passed, &skipped) == 2 && passed > 3000 && skipped == 0);
 }
 
-/* Ranks of a job that a launcher started: the same cases, except those about tutti_spawn. */
+/* Ranks of a job that a launcher started run the same cases, except those about tutti_spawn. */
 static void test_job(void **state)
 {
     (void)state;
@@ -148,12 +149,12 @@ static void test_job(void **state)
     assert_non_null(strstr(output, "line T_SPAWN                  not run"));
 }
 
-/* ---- what is wrong is seen --------------------------------------------------------------------------------------- */
+/* ---- faults are reported ---------------------------------------------------------------------------------------- */
 
-/* The tcp backend with a fault on rank 1: once in a run, at its 61st message. */
+/* Runs of the tcp backend with a fault on rank 1: once in a run, at its 61st message. */
 static struct spoilt {
     const char *how, *before, *arguments, *expected[3];
-    FILE *pipe; /* started early, because they mostly wait */
+    FILE *pipe; /* started early, because the runs mostly wait */
 } spoilt[] = {
     {"hang", "", "--ranks 3", {"rank 1: hung: no end after", "again: tutti-conformance "}, NULL},
     {"hang", JOB(3), "--join", {"BROKEN with 3 ranks: ", "hung: no end after", "still in it: rank 1\n"}, NULL},
@@ -167,7 +168,7 @@ static struct spoilt {
 
 enum { SPOILT = sizeof spoilt / sizeof *spoilt };
 
-/* One case fails, for the right reason.  If the run cannot continue after it, the suite says so. */
+/* Checks that one case fails, for the right reason.  If the run cannot continue after it, the suite must say so. */
 static void check_spoilt(const struct spoilt *row)
 {
     int passed = 0, failed = 0;
@@ -177,7 +178,7 @@ static void check_spoilt(const struct spoilt *row)
             fail_msg("%s %s: no \"%s\" in\n%s", row->how, row->arguments, row->expected[i], output);
     if (all == NULL || sscanf(all, " all %d %*d %d", &passed, &failed) != 2 || failed != 1)
         fail_msg("%s %s: not one case failed\n%s", row->how, row->arguments, output);
-    assert_true(passed > 200 || strstr(output, "BROKEN") != NULL); /* all others, or as many as were possible */
+    assert_true(passed > 200 || strstr(output, "BROKEN") != NULL); /* all other cases, or as many as were possible */
 }
 
 static int start_spoilt(void **state)
@@ -204,7 +205,7 @@ static void test_spoilt(void **state)
 
 /* ------------------------------------------------------------------------------------------------------------------ */
 
-/* The list names a case for each line that can have one. */
+/* The list has a case for each line that can have one. */
 static void test_every_line(void **state)
 {
     (void)state;

@@ -19,7 +19,7 @@
 
 static char said[65536];
 
-/* Returns what a shell command prints, on both streams. */
+/* Runs a shell command, and keeps its output on both streams. */
 static void run(const char *command)
 {
     FILE *pipe = popen(command, "r");
@@ -62,13 +62,13 @@ static void one_host(void **state)
     int agent = listener(&port);
     ranks(3, 3, port, "");
     if (times("has the sum of the ranks [3]") != 3) fail_msg("%s", said);
-    assert_int_equal(accept(agent, NULL, NULL), -1); /* nobody spoke to the agent */
+    assert_int_equal(accept(agent, NULL, NULL), -1); /* nobody connected to the agent */
     ranks(1, 1, port, "");
     if (times("has the sum of the ranks [0]") != 1) fail_msg("%s", said);
     close(agent);
 }
 
-/* Ranks of other hosts find rank 0's host by MASTER_ADDR; the port is another one. */
+/* Ranks of other hosts find rank 0's host by MASTER_ADDR.  The port is another one. */
 static void several_hosts(void **state)
 {
     (void)state;
@@ -85,7 +85,7 @@ static void several_hosts(void **state)
     close(agent);
 }
 
-/* If the name is already taken, rank 0 reports that and does not continue alone. */
+/* If the name is already in use, rank 0 reports that and does not continue alone. */
 static void a_taken_place(void **state)
 {
     (void)state;
@@ -103,7 +103,7 @@ static void a_taken_place(void **state)
     close(agent);
 }
 
-/* -r and -t: the defaults of torch 1.13 fail with Python 3.11 */
+/* -r and -t replace the defaults of torch 1.13, which fail with Python 3.11 */
 static void torchrun(void **state)
 {
     (void)state;

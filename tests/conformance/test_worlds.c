@@ -1,10 +1,10 @@
-/* Several worlds at once in one process, their groups after their end, and the default one.  Ranks are threads. */
+/* Several worlds at once in one process, their groups after their end, and the default group.  Ranks are threads. */
 #include "ranks.h"
 
 #include <pthread.h>
 #include <unistd.h>
 
-/* The world is destroyed first: its groups still answer and can be destroyed. */
+/* The world is destroyed first.  Its groups still answer and can be destroyed. */
 static int orphans(tutti_store *store, int rank, int size)
 {
     tutti_group *group = NULL, *child = NULL, *outside = NULL, *more = NULL;
@@ -30,7 +30,7 @@ static int orphans(tutti_store *store, int rank, int size)
     return 0;
 }
 
-/* Two worlds at once, of different sizes, with the ranks reversed in the second. */
+/* Makes two worlds at once, of different sizes, with the ranks reversed in the second. */
 static int two_worlds(tutti_store *store, int rank, int size)
 {
     tutti_store *parts[2] = {NULL};
@@ -103,7 +103,7 @@ static void *lone_main(void *argument)
     return NULL;
 }
 
-/* Ranks make their worlds themselves. */
+/* Runs ranks that make their worlds themselves. */
 static void run_lone(int size, int (*fn)(tutti_store *store, int rank, int size))
 {
     struct lone lone[RANKS_MOST];
@@ -133,7 +133,7 @@ static void test_no_default_group(void **state)
     assert_int_equal(tutti_store_memory(NULL, &store), TUTTI_OK);
     assert_int_equal(tutti_store_prefix(store, "first", &parts[0]), TUTTI_OK);
     assert_int_equal(tutti_store_prefix(store, "second", &parts[1]), TUTTI_OK);
-    for (int i = 0; i < 2; i++) { /* again: the default group can be made anew */
+    for (int i = 0; i < 2; i++) { /* twice, because the default group can be made again */
         assert_int_equal(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, NULL), TUTTI_ERR_INVALID_ARGUMENT);
         assert_non_null(strstr(tutti_last_error(), "no default group"));
         assert_int_equal(tutti_destroy_process_group(NULL), TUTTI_ERR_INVALID_ARGUMENT);
