@@ -1,5 +1,5 @@
-/* More groups than the program's descriptor limit allows: the library raises the limit as far as it may, and restores
- * it at the end. */
+/* More groups than the program's descriptor limit allows.  The library raises the limit as far as it may, and restores
+ * it when the groups end. */
 #include "procs.h"
 
 #include <sys/resource.h>

@@ -1,4 +1,4 @@
-/* Groups made again and again: on one port, from one file, over one store; and ranks that disagree about their world.
+/* Groups that are made repeatedly: on one port, from one file, over one store.  Ranks that disagree about their world.
  */
 #include "loopback.h"
 #include "procs.h"
@@ -28,7 +28,7 @@ static void test_same_port_fifty_times(void **state)
     procs_run_ranks(3, rank_of_again, &port);
 }
 
-/* The same through one file: the first rank may find it before rank 0 of the earlier world has removed it. */
+/* Makes worlds through one file.  The first rank may find it before rank 0 of the earlier world has removed it. */
 static int rank_of_one_file(int rank, int size, void *argument)
 {
     char method[200];
@@ -37,7 +37,7 @@ static int rank_of_one_file(int rank, int size, void *argument)
         tutti_init_opts opts = {.init_method = method, .timeout_ms = 20000, .store_timeout_ms = 20000};
         EXPECT(tutti_init_process_group("tcp", &opts) == TUTTI_OK);
         EXPECT(proc_sum(NULL, size, 3) == TUTTI_OK);
-        if (rank == 0) procs_sleep_ms(i % 5); /* the others come back before the file is removed */
+        if (rank == 0) procs_sleep_ms(i % 5); /* the others start again before the file is removed */
         EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
     }
     return 0;
@@ -69,7 +69,7 @@ static int rank_of_many_groups(int rank, int size, void *argument)
         char name[32];
         tutti_store *part = NULL;
         tutti_group *group = NULL;
-        if (i == 3) { /* what the first worlds load stays */
+        if (i == 3) { /* data that the first worlds load stay */
             fds = usage_fds();
             threads = usage_threads();
         }
@@ -133,7 +133,7 @@ static int rank_that_came_twice(int rank, int size, void *argument)
     return size != 3;
 }
 
-static int rank_that_may_be_missing(int rank, int size, void *argument)
+static int rank_that_may_straggle(int rank, int size, void *argument)
 {
     (void)argument;
     if (rank == size - 1) return 0;
@@ -149,10 +149,10 @@ static void test_ranks_that_do_not_add_up(void **state)
     (void)state;
     procs_run_ranks(2, rank_of_other_size, NULL);
     procs_run_ranks(3, rank_that_came_twice, NULL);
-    procs_run_ranks(3, rank_that_may_be_missing, NULL);
+    procs_run_ranks(3, rank_that_may_straggle, NULL);
 }
 
-/* Only rank 0 fails, and ends the store as soon as it may: rank 1, which arrives later, gets the reason. */
+/* Only rank 0 fails, and ends the store as soon as it may.  Rank 1 arrives later and gets the reason. */
 static int rank_of_a_failing_host(int rank, int size, void *argument)
 {
     tutti_group *group = NULL;
@@ -191,7 +191,7 @@ static int turn_of(int rank, int size, int turn)
     if (turn == 1) setenv("TUTTI_SHM", "0", 1);
     if (turn == 1 && rank == 1) setenv("TUTTI_FABRIC_PROVIDER", "none_such", 1); /* makes the backend fail to open */
     if (rank == 1 && turn > 1)
-        procs_sleep_ms(LATE_MS); /* the others check its process, and find that of the turn before */
+        procs_sleep_ms(LATE_MS); /* the others check rank 0's process, and find that of the turn before */
     tutti_store *store = proc_store();
     tutti_group_opts opts = {.timeout_ms = 20000, .name = "turn"};
     int status = tutti_create_group("tcp", store, rank, size, &opts, &group);
@@ -220,8 +220,8 @@ static int rank_in_turns(int rank, int size, void *argument)
     return 0;
 }
 
-/* An earlier group's keys in the store do not affect the next group: neither an ended process nor a backend that did
- * not open. */
+/* An earlier group's keys in the store do not affect the next group.  The earlier group left an ended process, or a
+ * backend that did not open. */
 static void test_groups_in_turns(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Faults around memory of tutti_alloc: a rank is killed while others read its memory, memory is still allocated when
- * its group ends, and nothing of it is left afterwards. */
+/* Faults around memory of tutti_alloc.  A rank is killed while others read its memory.  Memory is still allocated when
+ * its group ends.  Nothing of it is left afterwards. */
 #include "procs.h"
 
 #include <fcntl.h>
@@ -51,7 +51,7 @@ static int rank_that_ends(int rank, int size, void *argument)
         EXPECT(proc_init(20000) == TUTTI_OK);
         EXPECT(tutti_alloc(NULL, BIG * sizeof(float), &memory) == TUTTI_OK);
         EXPECT(sum_in_place(memory, BIG) == TUTTI_OK);
-        EXPECT(mappings() > SIZE); /* the segment, this rank's arena, and the others' */
+        EXPECT(mappings() > SIZE); /* the segment, this rank's arena, and the arenas of others */
         EXPECT(tutti_free(NULL, memory) == TUTTI_OK);
         EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
         EXPECT(mappings() == 0);
@@ -87,7 +87,7 @@ static int rank_that_keeps(int rank, int size, void *argument)
     EXPECT(data[rank] == -1);
     if (rank == 0) EXPECT(tutti_free(NULL, kept) == TUTTI_OK && mappings() == 0);
 
-    EXPECT(proc_init(20000) == TUTTI_OK); /* another group tree, which did not allocate it, frees it */
+    EXPECT(proc_init(20000) == TUTTI_OK); /* frees memory of another group tree */
     EXPECT(tutti_alloc(NULL, 100, &ordinary) == TUTTI_OK && (rank == 0 || ordinary != kept));
     if (rank == 1) EXPECT(tutti_free(NULL, kept) == TUTTI_OK);
     EXPECT(tutti_free(NULL, ordinary) == TUTTI_OK);

@@ -26,7 +26,7 @@ static bool copy_plugin(void)
     return to >= 0 && from >= 0 && n == 0 && close(to) == 0;
 }
 
-/* The subgroup's peers end, in order or not.  It is notified, and the world stays usable. */
+/* The subgroup's peers end, in order or not.  This rank is notified, and the world stays usable. */
 static int rank_of_own_backend(int rank, int size, void *argument)
 {
     bool leaves = *(bool *)argument;
@@ -101,8 +101,8 @@ static void test_many_groups_with_backends_of_their_own(void **state)
 
 /* ---- callbacks --------------------------------------------------------------------------------------------------- */
 
-/* A callback destroys the last group, from within a call that does not wait. */
-static void give_all_up(tutti_work *work, void *argument)
+/* Destroys the last group in a callback, from within a call that does not wait. */
+static void destroy_all(tutti_work *work, void *argument)
 {
     tutti_work_free(work);
     *(int *)argument = tutti_destroy_process_group(NULL);
@@ -117,7 +117,7 @@ static int rank_of_a_last_callback(int rank, int size, void *argument)
     EXPECT(proc_init(20000) == TUTTI_OK);
     if (rank == 0) {
         EXPECT(tutti_irecv(tutti_view(&x, 1), 1, NULL, &work) == TUTTI_OK);
-        EXPECT(tutti_work_then(work, give_all_up, &destroyed) == TUTTI_OK);
+        EXPECT(tutti_work_then(work, destroy_all, &destroyed) == TUTTI_OK);
         EXPECT(tutti_abort(NULL, "enough") == TUTTI_OK);
         for (int i = 0; i < 10000 && tutti_is_initialized(); i++) procs_sleep_ms(1); /* another thread may call back */
     }
@@ -127,7 +127,7 @@ static int rank_of_a_last_callback(int rank, int size, void *argument)
     return 0;
 }
 
-static void test_a_callback_gives_all_up(void **state)
+static void test_a_callback_destroys_all(void **state)
 {
     (void)state;
     procs_run_ranks(2, rank_of_a_last_callback, NULL);
@@ -146,7 +146,8 @@ static void answer(tutti_work *work, void *argument)
     mine->status = tutti_send(tutti_view(&mine->x, 1), 1, tutti_with(.tag = 2, .async_op = &mine->work));
 }
 
-/* A callback begins an operation while its thread is in coalesce_end: it is not part of the coalesced run. */
+/* A callback begins an operation while its thread is in coalesce_end.  The operation does not belong to the coalesced
+ * run. */
 static int rank_of_an_answer(int rank, int size, void *argument)
 {
     struct answer mine = {.x = 3, .status = 1};
@@ -182,7 +183,7 @@ static void test_a_callback_in_coalesce_end(void **state)
     procs_run_ranks(2, rank_of_an_answer, NULL);
 }
 
-/* wait_all: one operation times out and another has failed: the failure is returned. */
+/* One operation times out and another one has failed. wait_all returns the failure. */
 static int rank_of_two_ends(int rank, int size, void *argument)
 {
     double wrong[2] = {0};
@@ -221,7 +222,7 @@ static void on_alarm(int number)
     (void)number;
 }
 
-/* A signal interrupts a single-copy read: the sender does not count as lost. */
+/* A signal interrupts a single-copy read.  The sender does not count as lost. */
 static int rank_of_signals(int rank, int size, void *argument)
 {
     enum { TIMES = 400 };
@@ -251,7 +252,7 @@ static void test_signals_during_large_messages(void **state)
 
 /* ---- no network -------------------------------------------------------------------------------------------------- */
 
-/* Two ranks share memory, and the third one can only be reached over a network that cannot be opened. */
+/* Two ranks share memory.  The third one can only be reached over a network, which cannot be opened. */
 static int rank_without_network(int rank, int size, void *argument)
 {
     (void)size, (void)argument;
@@ -267,7 +268,7 @@ static void test_no_network_for_some(void **state)
     procs_run_ranks(3, rank_without_network, NULL);
 }
 
-/* One rank finds another file in place of the plug-in.  It reports that, and the others do not begin to attach. */
+/* One rank finds another file in the place of the plug-in.  It reports that, and the others do not begin to attach. */
 static int rank_without_plugin(int rank, int size, void *argument)
 {
     (void)size;
@@ -367,7 +368,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_group_with_a_backend_of_its_own),
         cmocka_unit_test(test_many_groups_with_backends_of_their_own),
-        cmocka_unit_test(test_a_callback_gives_all_up),
+        cmocka_unit_test(test_a_callback_destroys_all),
         cmocka_unit_test(test_a_callback_in_coalesce_end),
         cmocka_unit_test(test_an_error_among_the_late),
         cmocka_unit_test(test_signals_during_large_messages),

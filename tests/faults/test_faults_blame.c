@@ -17,7 +17,7 @@ static void limit_descriptors(rlim_t n)
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/* Rank 1 names its limit; the others name rank 1 and why. */
+/* Rank 1 names its limit.  The others name rank 1 and the reason. */
 static int expect_limit_named(int rank, int status)
 {
     const char *text = tutti_last_error();
@@ -104,7 +104,7 @@ static void test_sizes_differ_and_their_rank_leaves(void **state)
 
 enum { VICTIM, LEAVER, LATE, MOMENT_MS = 20 };
 
-/* A call of rank LATE; its peer, if it has one, is rank LEAVER. */
+/* Makes a call of rank LATE.  Its peer, if it has one, is rank LEAVER. */
 static int call_late(int kind)
 {
     int32_t x = 0;
@@ -132,7 +132,7 @@ static int call_late(int kind)
 
 enum { LATE_CALLS = 6 };
 
-/* Rank VICTIM is killed; rank LEAVER notices and leaves.  Rank LATE is idle meanwhile.  In its next call it finds that
+/* Rank VICTIM is killed, and rank LEAVER notices it and leaves.  Rank LATE is idle meanwhile.  Its next call finds that
  * LEAVER has left, and the cause that LEAVER had sent before. */
 static int rank_of_leaving(int rank, int size, void *argument)
 {
@@ -187,9 +187,10 @@ static void test_a_survivor_that_left_is_not_blamed(void **state)
 
 enum { HOST, OTHER_1, OTHER_2 };
 
-/* Rank 0 hosts the store; no rank has a connection yet. */
+/* Rank 0 hosts the store.  No rank has a connection yet. */
 struct ending {
-    int victim, first, late; /* killed; finds it and ends at once; calls after that */
+    int victim, first,
+        late; /* the killed rank; the first one to notice, which ends at once; one that calls after that */
     int store_port;
 };
 

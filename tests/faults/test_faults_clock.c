@@ -1,4 +1,4 @@
-/* The wall clock is set by an hour again and again.  Operations succeed, and a timeout takes as long as it says. */
+/* The wall clock is set by an hour again and again.  Operations succeed, and a timeout takes as long as requested. */
 #include "preload.h"
 #include "procs.h"
 
@@ -14,7 +14,7 @@ static int rank_of_moving_clock(int rank, int size, void *shm)
     tutti_group *group = NULL;
     setenv("TUTTI_SHM", shm, 1);
     int before = count();
-    EXPECT(time(NULL) != 0 && count() == before + 1); /* the clock is the moving one */
+    EXPECT(time(NULL) != 0 && count() == before + 1); /* the moving clock is in use */
     EXPECT(proc_init(20000) == TUTTI_OK);
     EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, NULL) == TUTTI_OK && x == (float)size);
     EXPECT(tutti_new_group((int[]){0, 1}, SIZE, &(tutti_group_opts){.timeout_ms = TIMEOUT_MS}, &group) == TUTTI_OK);

@@ -1,6 +1,6 @@
 /* One rank is killed in the first operation, before or while the ranks connect over the network.  Every survivor
- * reports PEER_LOST and names that rank: never another survivor, which leaves because of the failure, and never the
- * store.
+ * reports PEER_LOST and names that rank.  It never names the store, or another survivor, which leaves because of the
+ * failure.
  *
  * FAULTS_KILLS is the number of kills (200 for a soak), and FAULTS_SEED chooses other moments. */
 #include "loopback.h"
@@ -9,7 +9,7 @@
 
 enum { RANKS = 4, KILLS = 24, KINDS = 5, NUMEL = 1000, DELAY_US = 3000, LATE_MS = 400, SOON_S = 5 };
 
-/* What a survivor does after its error. */
+/* Reaction of a survivor to its error. */
 enum leaving { DESTROYS, EXITS, ENDS, LEAVINGS };
 
 struct kill {

@@ -1,4 +1,4 @@
-/* Many ranks on few cores connect to each other at once: a peer with a slow handshake is not lost. */
+/* Many ranks on few cores connect to each other at once.  A peer with a slow handshake is not lost. */
 #include "procs.h"
 
 enum { RANKS = 96, LIMIT_S = 180, TIMEOUT_MS = 150000 };

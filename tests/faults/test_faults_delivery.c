@@ -1,11 +1,11 @@
-/* Data of a completed send or collective arrive, however long the receiver is stopped, and although the sender destroys
+/* Data of a completed send or collective arrive, however long the receiver is stopped, and even if the sender destroys
  * its group or exits. */
 #include "procs.h"
 
 enum {
     HELD_MS = 2500,  /* how long the receiver is stopped */
-    SMALL = 10000,   /* bytes: sent without asking */
-    LARGE = 3 << 20, /* bytes: the sender asks first */
+    SMALL = 10000,   /* bytes: sent eagerly */
+    LARGE = 3 << 20, /* bytes: sent after an RTS */
     SOON_S = 5,      /* docs/faults.md promises less; a busy machine needs more */
     TIMEOUT_MS = 30000
 };
@@ -65,7 +65,7 @@ static int broadcast(int rank)
     return 0;
 }
 
-/* The last rank receives from the first. */
+/* Receives on the last rank from the first one. */
 static int rank_of_delivery(int rank, int size, void *argument)
 {
     const struct delivery *delivery = argument;
@@ -143,7 +143,7 @@ static void test_exit_after_sending(void **state)
 
 /* ---- bounds ------------------------------------------------------------------------------------------------- */
 
-/* delivery_ms ends the wait. */
+/* delivery_ms bounds the wait. */
 static int destroy_within(void)
 {
     EXPECT_ERROR(tutti_destroy_process_group_within(NULL, -1), TUTTI_ERR_INVALID_ARGUMENT, "delivery_ms is -1");
@@ -153,7 +153,7 @@ static int destroy_within(void)
     return 0;
 }
 
-/* A group that has failed ends soon, although a peer has not received everything. */
+/* A failed group ends soon, although a peer has not received everything. */
 static int abort_and_destroy(void)
 {
     EXPECT(tutti_abort(NULL, "enough") == TUTTI_OK);
@@ -207,7 +207,7 @@ static void test_a_failed_group_ends_soon(void **state)
     procs_run_with(2, rank_of_ending, end_the_wait, &(struct ending){abort_and_destroy});
 }
 
-/* The receiver dies while the sender waits for delivery: the wait ends. */
+/* The receiver dies while the sender waits for delivery.  The wait ends. */
 static void kill_the_receiver(struct procs *procs, void *argument)
 {
     (void)argument;

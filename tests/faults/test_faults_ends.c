@@ -3,8 +3,8 @@
 
 enum { SOON_S = 5, LARGE = 1 << 20 };
 
-/* Destroys a group in which a large message was offered and never received. */
-static int rank_of_an_offer(int rank, int size, void *argument)
+/* Destroys a group whose large message had an RTS and was never received. */
+static int rank_of_an_rts(int rank, int size, void *argument)
 {
     static float data[LARGE];
     tutti_group *group = NULL;
@@ -26,13 +26,13 @@ static int rank_of_an_offer(int rank, int size, void *argument)
     return 0;
 }
 
-static void test_destroyed_with_an_offer(void **state)
+static void test_destroyed_with_an_rts(void **state)
 {
     (void)state;
-    procs_run_ranks(2, rank_of_an_offer, NULL);
+    procs_run_ranks(2, rank_of_an_rts, NULL);
 }
 
-/* Many groups wait for one peer: together they take the time of one. */
+/* Many groups wait for one peer.  Together they take the time of one. */
 static int rank_of_late_groups(int rank, int size, void *argument)
 {
     enum { GROUPS = 6 };
@@ -91,10 +91,10 @@ static void test_coalescing_that_never_ends(void **state)
     procs_run_ranks(2, rank_that_forgets_to_end, NULL);
 }
 
-/* One side has closed the group and the other one keeps sending in it: the world stays usable. */
+/* One side has closed the group, and the other one continues to send in it.  The world stays usable. */
 static int rank_of_late_messages(int rank, int size, void *argument)
 {
-    enum { TIMES = 4000 /* of 1 KiB: twice the eager credit */, ASKS_FIRST = 50000 };
+    enum { TIMES = 4000 /* of 1 KiB, twice the eager credit */, ASKS_FIRST = 50000 };
     static int32_t data[ASKS_FIRST];
     tutti_group *group = NULL;
     int ranks[] = {0, 1};
@@ -122,8 +122,8 @@ static void test_messages_for_a_closed_group(void **state)
     for (int apart = 0; apart < 2; apart++) procs_run_ranks(2, rank_of_late_messages, &(bool){apart});
 }
 
-/* A blocking send that times out is cancelled: the next receive gets the next message. */
-static int rank_of_messages_taken_back(int rank, int size, void *argument)
+/* A blocking send that times out is cancelled.  The next receive gets the next message. */
+static int rank_of_cancelled_messages(int rank, int size, void *argument)
 {
     enum { ASKS_FIRST = 50000, TIMES = 3 };
     static int32_t data[ASKS_FIRST];
@@ -135,7 +135,8 @@ static int rank_of_messages_taken_back(int rank, int size, void *argument)
         EXPECT(tutti_send(tutti_view(data, ASKS_FIRST), 1, tutti_with(.timeout_ms = 100)) == TUTTI_ERR_TIMEOUT);
     if (rank == 0) EXPECT(tutti_send(tutti_view(data, 1), 1, tutti_with(.tag = 1)) == TUTTI_OK);
     if (rank == 1)
-        EXPECT(tutti_recv(tutti_view(data, 1), 0, tutti_with(.tag = 1)) == TUTTI_OK); /* it arrives after that one */
+        EXPECT(tutti_recv(tutti_view(data, 1), 0, tutti_with(.tag = 1)) ==
+               TUTTI_OK); /* arrives after the cancelled message */
     for (int k = 0; k < ASKS_FIRST; k++) data[k] = rank == 0 ? k + 1 : 0;
     if (rank == 0) EXPECT(tutti_send(tutti_view(data, ASKS_FIRST), 1, NULL) == TUTTI_OK);
     if (rank == 1) EXPECT(tutti_recv(tutti_view(data, ASKS_FIRST), 0, NULL) == TUTTI_OK);
@@ -144,13 +145,13 @@ static int rank_of_messages_taken_back(int rank, int size, void *argument)
     return 0;
 }
 
-static void test_messages_taken_back(void **state)
+static void test_cancelled_messages(void **state)
 {
     (void)state;
-    for (int apart = 0; apart < 2; apart++) procs_run_ranks(2, rank_of_messages_taken_back, &(bool){apart});
+    for (int apart = 0; apart < 2; apart++) procs_run_ranks(2, rank_of_cancelled_messages, &(bool){apart});
 }
 
-/* One rank has destroyed the group: its messages still arrive, receives from it end, and a receive from any source
+/* One rank has destroyed the group.  Its messages still arrive, and receives from it end.  A receive from any source
  * waits for the other ranks. */
 static int rank_of_a_group_that_one_has_left(int rank, int size, void *argument)
 {
@@ -170,7 +171,7 @@ static int rank_of_a_group_that_one_has_left(int rank, int size, void *argument)
                      "rank 2 has destroyed the group", "of group sub");
         EXPECT(tutti_recv(tutti_view(&x, 1), TUTTI_ANY_SOURCE, tutti_with(.group = group)) == TUTTI_OK);
     } else if (rank == 1) {
-        procs_sleep_ms(500); /* time for some questions */
+        procs_sleep_ms(500); /* time for some questions to peers */
         EXPECT(tutti_send(tutti_view(&x, 1), 0, tutti_with(.group = group)) == TUTTI_OK);
     }
     if (rank < 2)
@@ -187,10 +188,10 @@ static void test_a_group_that_one_has_left(void **state)
     for (int apart = 0; apart < 2; apart++) procs_run_ranks(3, rank_of_a_group_that_one_has_left, &(bool){apart});
 }
 
-/* Many receives wait for a rank that has left, behind one that waits for another rank: all end at once. */
+/* Many receives wait for a rank that has left, behind one that waits for another rank.  All of them end at once. */
 static int rank_of_many_that_wait_for_one(int rank, int size, void *argument)
 {
-    enum { MANY = 400, ENOUGH_MS = 5000 }; /* a few at a time would take 22 s */
+    enum { MANY = 400, ENOUGH_MS = 5000 }; /* at a few receives a poll, this would take 22 s */
     static tutti_work *works[MANY];
     static int32_t data[MANY];
     tutti_group *group = NULL;
@@ -225,11 +226,11 @@ static void test_many_wait_for_one_that_has_left(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_destroyed_with_an_offer),
+        cmocka_unit_test(test_destroyed_with_an_rts),
         cmocka_unit_test(test_many_groups_that_wait),
         cmocka_unit_test(test_coalescing_that_never_ends),
         cmocka_unit_test(test_messages_for_a_closed_group),
-        cmocka_unit_test(test_messages_taken_back),
+        cmocka_unit_test(test_cancelled_messages),
         cmocka_unit_test(test_a_group_that_one_has_left),
         cmocka_unit_test(test_many_wait_for_one_that_has_left),
     };

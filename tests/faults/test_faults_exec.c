@@ -32,7 +32,7 @@ static int become_another_program(void)
     return 1;
 }
 
-/* Opens files of the program's own on all numbers that were closed. */
+/* Opens the program's own files on all numbers that were closed. */
 static int reopen(int fds[OPENED])
 {
     char content[CONTENT];
@@ -64,8 +64,7 @@ static int close_all(const struct end *end)
     procs_sleep_ms(200); /* time for the progress thread to poll */
     int64_t begin = monotonic_ns();
     int status = TUTTI_OK;
-    for (int i = 0; i < AHEAD && status == TUTTI_OK; i++)
-        status = sum_once();                                             /* data that have arrived need no descriptor */
+    for (int i = 0; i < AHEAD && status == TUTTI_OK; i++) status = sum_once(); /* arrived data need no descriptor */
     if (status != TUTTI_ERR_ABORTED) EXPECT(status == TUTTI_ERR_SYSTEM); /* the progress thread may have noticed */
     EXPECT_ERROR(status, status, "the program closed descriptors");
     EXPECT(sum_once() == TUTTI_ERR_ABORTED);
@@ -86,7 +85,7 @@ static int rank_of_end(int rank, int size, void *argument)
     EXPECT(sum_once() == TUTTI_OK);
     proc_set_step(1);
     if (rank == GUILTY) {
-        if (end->waiting) procs_sleep_ms(300); /* the others are asleep in their call then */
+        if (end->waiting) procs_sleep_ms(300); /* by then the others are asleep in their call */
         return end->execs ? become_another_program() : close_all(end);
     }
     if (!end->waiting) procs_sleep_ms(300);

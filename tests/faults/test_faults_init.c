@@ -1,7 +1,8 @@
 /* One rank of a job under tutti-run is killed at a random moment between the first instruction of main and the return
  * of init, or a little later.  Every other rank gets an error that names it, within a second.
  *
- * INIT_KILLS is how often on each transport (tests/soak/init.sh: 500), INIT_SEED makes other moments. */
+ * INIT_KILLS is the number of kills on each transport (tests/soak/init.sh: 500), and INIT_SEED chooses other moments.
+ */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <setjmp.h>
@@ -98,7 +99,7 @@ static void run_job(const char *path)
     if (pid == 0) {
         int null = open("/dev/null", O_WRONLY);
         dup2(null, STDERR_FILENO);
-        signal(SIGTERM, SIG_IGN); /* inherited by the ranks: the launcher ends the others with it */
+        signal(SIGTERM, SIG_IGN); /* ranks inherit it: the launcher ends the others with this signal */
         execl(TUTTI_RUN_PATH, TUTTI_RUN_PATH, "-n", ranks, self, "rank", path, (char *)NULL);
         _exit(127);
     }
@@ -113,7 +114,7 @@ static void run_job(const char *path)
     }
 }
 
-/* Returns how many ranks were late or blamed another one. */
+/* Returns how many ranks were late or blamed another rank. */
 static int check_sheet(const struct sheet *sheet, int time, double *latest, int *late)
 {
     int wrong = 0;

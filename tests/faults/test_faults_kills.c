@@ -1,7 +1,7 @@
 /* One rank is killed at a random moment: while the ranks attach to shared memory, in small operations, or in large
- * ones. Every other rank is notified, and nothing of any rank is left.
+ * ones.  Every other rank is notified, and nothing of any rank is left.
  *
- * FAULTS_KILLS is how often (tests/soak/kills.sh: 100), FAULTS_SEED makes other moments. */
+ * FAULTS_KILLS is the number of kills (tests/soak/kills.sh: 100), and FAULTS_SEED chooses other moments. */
 #include "leftovers.h"
 #include "procs.h"
 #include "usage.h"
@@ -51,7 +51,7 @@ static int rank_in_danger(int rank, int size, void *argument)
     return 0;
 }
 
-/* All ranks have arrived and begin to attach: one that had not arrived would only be a straggler. */
+/* Waits until all ranks have arrived and begin to attach.  A rank that had not arrived would only be a straggler. */
 static void await_attaching(struct procs *procs)
 {
     int64_t came = 0, limit_ns = monotonic_ns() + INT64_C(20000000000);
@@ -66,7 +66,7 @@ static void kill_one(struct procs *procs, void *argument)
     pid_t pids[RANKS];
     if (!procs_wait_for_step(procs, kill->phase == ATTACHING ? 1 : 2)) return;
     for (int i = 0; i < RANKS; i++) pids[i] = procs->pid[i];
-    if (kill->phase != ATTACHING) /* attaching is over before the descriptors could be counted */
+    if (kill->phase != ATTACHING) /* ranks attach too quickly for a count of their descriptors */
         for (int i = 0; i < RANKS; i++) leftovers_add(&leftovers, pids[i]);
     if (kill->phase == ATTACHING) await_attaching(procs);
     usleep((useconds_t)kill->delay_us);
@@ -97,7 +97,7 @@ static void test_killed_at_random(void **state)
                         seed, i, kill.victim, kill.delay_us, kill.phase, k, procs.code[k]);
             assert_int_equal(procs.code[k], expected);
         }
-        if (i == 0) before = usage_fds(); /* what the first store loads stays open */
+        if (i == 0) before = usage_fds(); /* the first store's descriptors stay open */
         assert_int_equal(usage_fds(), before);
     }
 }

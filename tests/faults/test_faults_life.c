@@ -1,5 +1,5 @@
-/* What a process may do around its operations: interrupt them, fork, abort, destroy, begin again, exit.  Nothing is
- * left behind. */
+/* Actions of a process around its operations: interrupt them, fork, abort, destroy, begin again, exit.  Nothing is left
+ * behind. */
 #include "leftovers.h"
 #include "procs.h"
 #include "usage.h"
@@ -88,7 +88,7 @@ static int rank_that_is_torn_down(int rank, int size, void *argument)
     int x = 1, wrong = 0;
     (void)argument;
     EXPECT(tutti_init_process_group("tcp", &opts) == TUTTI_OK);
-    if (rank == 0) { /* this thread is idle, so that the progress thread calls back */
+    if (rank == 0) { /* this thread is idle, so the progress thread runs the callback */
         EXPECT(tutti_irecv(tutti_view(&x, 1), 1, NULL, &work) == TUTTI_OK);
         EXPECT(tutti_work_then(work, tear_down, &wrong) == TUTTI_OK);
     }
@@ -112,7 +112,7 @@ static void test_torn_down_twice(void **state)
 
 /* ---- failed groups leave nothing ------------------------------------------------------------------------------- */
 
-/* Each cycle fails the group in one of three ways, with operations in flight. */
+/* Fails the group in one of three ways, with operations in flight. */
 static int fail_once(tutti_store *store, int rank, int size, int cycle)
 {
     char name[32];
@@ -126,7 +126,7 @@ static int fail_once(tutti_store *store, int rank, int size, int cycle)
     if (cycle % 3 == 0 && rank == 0) EXPECT(tutti_abort(group, "enough of this") == TUTTI_OK);
     if (cycle % 3 == 0)
         status = proc_sum(group, size, BIG);
-    else if (cycle % 3 == 1) /* rank 0 does not call: they time out */
+    else if (cycle % 3 == 1) /* rank 0 does not call, so they time out */
         status = rank == 0 ? TUTTI_ERR_TIMEOUT : proc_sum(group, size, BIG);
     else
         status = proc_sum(group, size, rank == 0 ? BIG / 2 : BIG);
@@ -134,7 +134,7 @@ static int fail_once(tutti_store *store, int rank, int size, int cycle)
     proc_barrier(size, 2 * cycle + 2);
     int64_t begin = monotonic_ns();
     status = proc_sum(group, size, 3);
-    if (status != TUTTI_ERR_ABORTED && rank == 0) { /* not notified yet: it finds the failure itself */
+    if (status != TUTTI_ERR_ABORTED && rank == 0) { /* not notified yet, so rank 0 finds the failure itself */
         EXPECT(status == TUTTI_ERR_PEER_LOST || status == TUTTI_ERR_MISMATCH);
         EXPECT_ERROR(status, status, name);
     }
@@ -147,7 +147,7 @@ static int fail_once(tutti_store *store, int rank, int size, int cycle)
 
 static int rank_of_failing_groups(int rank, int size, void *argument)
 {
-    /* The allocator's own growth: far less than one operation's scratch memory per cycle. */
+    /* The allocator's own growth: far less than one operation's scratch memory a cycle. */
     enum { CYCLES = 15, WARM = 6, KEPT = 64 << 10 };
     (void)argument;
     tutti_store *store = proc_store();
@@ -240,7 +240,7 @@ static int rank_that_forks(int rank, int size, void *argument)
     enum { CHILDREN = 20 };
     int status = -1;
     float x = 0, one = 1;
-    tutti_work *work = NULL; /* keeps the progress thread busy: it may hold the lock at the fork */
+    tutti_work *work = NULL; /* keeps the progress thread busy, which may hold the lock at the fork */
     (void)argument;
     EXPECT(proc_init(20000) == TUTTI_OK);
     EXPECT(proc_sum(NULL, size, 3) == TUTTI_OK);
@@ -263,7 +263,7 @@ static void test_fork_after_init(void **state)
     procs_run_ranks(3, rank_that_forks, NULL);
 }
 
-/* Counts the descriptors that a program started now would inherit. */
+/* Counts the descriptors that a newly started program would inherit. */
 static int count_inherited(void)
 {
     enum { MOST = 1024 };

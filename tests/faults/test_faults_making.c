@@ -1,4 +1,4 @@
-/* Members that disagree, do not call, die or are stopped while a group is made: all members get one answer. */
+/* Members disagree, do not call, die or are stopped while a group is made.  All members get one answer. */
 #include "procs.h"
 
 enum { SIZE = 4, T_MS = 1500, SOON_S = 5, ROUNDS = 100, STOPPED_MS = 3000 };
@@ -31,7 +31,7 @@ static int leave_well(int size)
 struct lists {
     int n[SIZE], of[SIZE][SIZE];
     bool members_only;
-    const char *words[2]; /* of both lists, in every rank's error */
+    const char *words[2]; /* texts of both lists, which every error contains */
 };
 
 static const struct lists lists[] = {
@@ -54,7 +54,7 @@ static bool is_in(const struct lists *those, int rank)
     return false;
 }
 
-/* Making the group fails, or its first use does, if the other list arrives later: nothing is summed. */
+/* Making the group fails, or its first use does if the other list arrives later.  Nothing is summed. */
 static int differ(const struct lists *those, int rank)
 {
     float x = 1;
@@ -94,7 +94,7 @@ static void test_lists_differ(void **state)
     procs_run_ranks(SIZE, rank_of_lists, NULL);
 }
 
-/* Rank 1 makes a group where the others split. */
+/* Rank 1 makes a group while the others split. */
 static int rank_of_split(int rank, int size, void *argument)
 {
     static const int all[SIZE] = {0, 1, 2, 3};
@@ -138,7 +138,8 @@ struct absence {
     bool members_only;
 };
 
-/* The others' error says what it is doing.  When it calls at last, its error says that they have given up. */
+/* The others' error says what the missing rank is doing.  When it calls at last, its error says that they have given
+ * up. */
 static int rank_of_absence(int rank, int size, void *argument)
 {
     const struct absence *case_of = argument;
@@ -183,7 +184,7 @@ static void test_absent(void **state)
 
 /* ---- a member dies ----------------------------------------------------------------------------------------------- */
 
-/* A member dies before it has made the group: every rank that waits is notified, leader or not. */
+/* A member dies before it has made the group.  Every waiting rank is notified, leader or not. */
 static int rank_of_death(int rank, int size, void *argument)
 {
     int victim = *(int *)argument, all[SIZE] = {0, 1, 2, 3};
@@ -215,7 +216,7 @@ static void test_dies(void **state)
 
 /* ---- a member is stopped ----------------------------------------------------------------------------------------- */
 
-/* A rank is stopped while groups are made: all agree on every group, and on how its operations are done. */
+/* A rank is stopped while groups are made.  All ranks agree on every group, and on how its operations are done. */
 static int rank_of_stops(int rank, int size, void *argument)
 {
     int all[SIZE] = {0, 1, 2, 3};
@@ -255,7 +256,7 @@ static void test_stopped(void **state)
 
 /* ---- pending ------------------------------------------------------------------------------------------------ */
 
-/* Each rank makes groups with its neighbours, in a circle, so none may wait for the one before.  Some groups are
+/* Each rank makes groups with its neighbours, in a circle, so no rank may wait for the one before.  Some groups are
  * destroyed unused, some before the other member has made them. */
 static int rank_of_circle(int rank, int size, void *argument)
 {

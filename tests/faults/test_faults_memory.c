@@ -1,6 +1,6 @@
-/* Out of memory.  The segment, or a group's collective segment, is refused as on a full machine: the ranks use
- * libfabric, or messages, log that once, and never touch memory that was refused (SIGBUS).  No memory for incoming byte
- * strings aborts the group. */
+/* Out of memory.  The segment, or a group's collective segment, is refused as on a full machine.  The ranks use
+ * libfabric, or messages, log that once, and never touch refused memory (SIGBUS).  A rank without memory for incoming
+ * byte strings aborts the group. */
 #include "procs.h"
 #include "text.h"
 
@@ -13,7 +13,7 @@
 
 enum { PLENTY = 1000 };
 
-/* Replaces calls of the tcp plug-in: the first `given` of a kind succeed, the others fail. */
+/* How many of the replaced calls of each kind still succeed. */
 static int given_memfds, given_ranges;
 static int segment = -1; /* the last memfd */
 static off_t refused_at;
@@ -40,7 +40,7 @@ __attribute__((visibility("default"))) int fallocate(int fd, int mode, off_t at,
     return -1;
 }
 
-/* True if memory that was refused has been written. */
+/* True if refused memory has been written. */
 static bool was_touched(void)
 {
     if (refused_bytes == 0) return false;
@@ -51,11 +51,11 @@ static bool was_touched(void)
 /* ---- ranks --------------------------------------------------------------------------------------------------- */
 
 struct lack {
-    int memfds, ranges; /* granted calls; each rank makes one memfd, then rank 0 makes the segment */
+    int memfds, ranges; /* number of calls that succeed; each rank makes one memfd, then rank 0 makes the segment */
     bool later;         /* enough for the world; the next group's collective segment is refused */
-    const char *said;   /* logged by one rank, in one line */
+    const char *said;   /* part of the one line that one rank logs */
     rlim_t file;        /* RLIMIT_FSIZE; 0: none */
-    bool by_network;    /* not even messages are shared, and each rank logs it */
+    bool by_network;    /* messages are not shared either, and each rank logs it */
 };
 
 static int sums(tutti_group *group, int size, int64_t n)
@@ -83,7 +83,7 @@ static int every_size(tutti_group *group, int size)
 }
 
 /* True if the group has a collective segment. */
-static bool has_board(tutti_group *group)
+static bool has_segment(tutti_group *group)
 {
     char text[4096] = "";
     tutti_explain(TUTTI_BARRIER, 0, tutti_with(.group = group), text, sizeof text);
@@ -110,8 +110,8 @@ static int rank_in_want(int rank, int size, void *argument)
     EXPECT(every_size(NULL, size) == 0);
     if (further != NULL) EXPECT(every_size(further, size) == 0);
     EXPECT(!was_touched());
-    EXPECT(has_board(NULL) == lack->later);
-    if (further != NULL) EXPECT(!has_board(further));
+    EXPECT(has_segment(NULL) == lack->later);
+    if (further != NULL) EXPECT(!has_segment(further));
     int lines = text_count(said, lack->said);
     atomic_store(&proc_shared->value[rank], lines);
     proc_barrier(size, 1);
@@ -152,20 +152,20 @@ static void test_no_file_as_large_as_a_segment(void **state)
 
 #define NO_BOARD "collectives (No space left on device): they are messages"
 
-static void test_no_pages_for_the_first_board(void **state)
+static void test_no_pages_for_the_first_segment(void **state)
 {
     (void)state;
     procs_run_ranks(3, rank_in_want, &(struct lack){.memfds = PLENTY, .ranges = 1, .said = NO_BOARD});
 }
 
-static void test_no_pages_for_a_board_later(void **state)
+static void test_no_pages_for_a_segment_later(void **state)
 {
     (void)state;
     procs_run_ranks(3, rank_in_want,
                     &(struct lack){.memfds = PLENTY, .ranges = PLENTY, .later = true, .said = NO_BOARD});
 }
 
-/* A rank with too few descriptors for so many peers logs that and uses the network. */
+/* A rank with too few descriptors for its peers logs that and uses the network. */
 static int rank_of_few_descriptors(int rank, int size, void *argument)
 {
     enum { FEW = 80 };
@@ -200,7 +200,7 @@ enum { MUCH = 256 << 20 }; /* bytes that rank 0 sends */
 
 static uint8_t much[MUCH];
 
-/* Limits this process to half of that beyond its present size. */
+/* Limits this process to MUCH / 2 beyond its present size. */
 static int limit_memory(void)
 {
     unsigned long pages = 0;
@@ -223,8 +223,8 @@ static int call_bytes(int call, int rank, tutti_group *group)
     return tutti_all_gather_bytes(out, 3, much, bytes, opts);
 }
 
-/* Rank 1 has taken part in the call's first step and cannot in its second one, in which the others wait. */
-static int rank_without_room(int rank, int size, void *argument)
+/* Rank 1 has taken part in the call's first step, and cannot take part in the second one, in which the others wait. */
+static int rank_without_memory(int rank, int size, void *argument)
 {
     (void)argument;
     given_memfds = given_ranges = PLENTY;
@@ -249,7 +249,7 @@ static int rank_without_room(int rank, int size, void *argument)
 static void test_no_memory_for_bytes(void **state)
 {
     (void)state;
-    procs_run_ranks(3, rank_without_room, NULL);
+    procs_run_ranks(3, rank_without_memory, NULL);
 }
 
 int main(void)
@@ -258,8 +258,8 @@ int main(void)
         cmocka_unit_test(test_no_segment),
         cmocka_unit_test(test_no_pages_for_a_segment),
         cmocka_unit_test(test_no_file_as_large_as_a_segment),
-        cmocka_unit_test(test_no_pages_for_the_first_board),
-        cmocka_unit_test(test_no_pages_for_a_board_later),
+        cmocka_unit_test(test_no_pages_for_the_first_segment),
+        cmocka_unit_test(test_no_pages_for_a_segment_later),
         cmocka_unit_test(test_few_descriptors),
         cmocka_unit_test(test_no_memory_for_bytes),
     };

@@ -1,4 +1,5 @@
-/* Calls that differ: every rank gets an error with both sides; nothing beyond a buffer is written; no hang. */
+/* Calls that differ: every rank gets an error with both sides, nothing beyond a buffer is written, and no rank hangs.
+ */
 #include "procs.h"
 
 enum { SMALL = 5, LARGE = 300000, GUARD = 64, CANARY = 0xA5, SOON_S = 5 };
@@ -21,7 +22,7 @@ static struct guarded guarded_new(size_t bytes)
     return it;
 }
 
-/* Returns true if the canaries are intact; frees the buffer. */
+/* Returns true if the canaries are intact.  Frees the buffer. */
 static bool guarded_end(struct guarded *it)
 {
     bool whole = true;
@@ -33,7 +34,7 @@ static bool guarded_end(struct guarded *it)
 
 /* ---- calls that differ --------------------------------------------------------------------------------------- */
 
-/* One rank's call at the sequence number where the ranks differ. */
+/* One rank's call at the sequence number at which the ranks differ. */
 struct call {
     tutti_kind kind;
     tutti_dtype dtype;
@@ -45,7 +46,7 @@ struct call {
 struct differing {
     const char *name;
     struct call one, other;
-    const char *words[2]; /* of both sides, in every rank's error */
+    const char *words[2]; /* texts of both sides, which every error contains */
 };
 
 static const struct differing cases[] = {
@@ -140,7 +141,7 @@ static int make_call(tutti_group *group, int size, const struct call *call, int6
     return status;
 }
 
-/* A successful operation comes first, so that the sequence number is not 1.  The last rank is the one that differs. */
+/* A successful operation comes first, so the sequence number is not 1.  The last rank is the one that differs. */
 static int differ(tutti_store *store, int rank, int size, const struct differing *differing, int64_t count, int step)
 {
     char name[64], guilty[16];
@@ -157,7 +158,7 @@ static int differ(tutti_store *store, int rank, int size, const struct differing
     int64_t begin = monotonic_ns();
     int status = make_call(group, size, mine, count, &whole);
     EXPECT_WITHIN(begin, 0, SOON_S);
-    if (status == TUTTI_OK) { /* it needed no data of the others: the next call fails */
+    if (status == TUTTI_OK) { /* the call needed no data of the others, so the next call fails */
         EXPECT(mine->kind == TUTTI_BROADCAST || mine->kind == TUTTI_REDUCE || mine->kind == TUTTI_GATHER);
         status = tutti_barrier(tutti_with(.group = group));
         EXPECT_ERROR(status, TUTTI_ERR_MISMATCH, name, "called");
@@ -165,12 +166,12 @@ static int differ(tutti_store *store, int rank, int size, const struct differing
         EXPECT_ERROR(status, TUTTI_ERR_MISMATCH, name, "barrier #3");
     } else {
         EXPECT_ERROR(status, TUTTI_ERR_MISMATCH, name, "#2", differing->words[0], differing->words[1], guilty);
-        if (tutti_get_sequence(group) == 2) /* it had begun when the failure became known */
+        if (tutti_get_sequence(group) == 2) /* the call had begun when the failure became known */
             EXPECT_ERROR(status, TUTTI_ERR_MISMATCH, "under way for ");
     }
     EXPECT(whole);
     EXPECT_ERROR(tutti_barrier(tutti_with(.group = group)), TUTTI_ERR_ABORTED, name);
-    proc_barrier(size, 2 * step); /* keeps a rank's leaving out of the test */
+    proc_barrier(size, 2 * step); /* keeps the end of a rank out of the test */
     EXPECT(tutti_destroy_process_group(group) == TUTTI_OK);
     tutti_store_free(part);
     return 0;
@@ -204,7 +205,7 @@ static void test_large_calls_that_differ(void **state)
     for (int size = 2; size <= 4; size++) procs_run_ranks(size, rank_of_differing, &(int64_t){LARGE});
 }
 
-/* The others' calls differ and fail before the last rank calls: its call is a mismatch all the same. */
+/* The others' calls differ and fail before the last rank calls.  Its call is still a mismatch. */
 static int rank_that_is_late(int rank, int size, void *argument)
 {
     (void)argument;
@@ -225,7 +226,7 @@ static int rank_that_is_late(int rank, int size, void *argument)
     return 0;
 }
 
-/* Nobody sends to a root, so a rank that alone names itself the root cannot know; its next calls fail. */
+/* Nobody sends to a root, so a rank that alone names itself the root cannot know.  Its next calls fail. */
 static int rank_of_two_roots(int rank, int size, void *argument)
 {
     enum { MORE = 4 };
@@ -249,7 +250,7 @@ static void test_two_roots(void **state)
 }
 
 /* Every rank names itself the root.  A root that only sends gets the error in the next collective, which names this
- * call; a root that receives gets it in the call. */
+ * call.  A root that receives gets it in the call. */
 static int rank_of_all_roots(int rank, int size, void *argument)
 {
     float x[4] = {(float)rank}, all[16] = {0};

@@ -124,7 +124,7 @@ static const struct {
 
 enum { CALLS = sizeof calls / sizeof *calls, VARIANTS = 4, GROUPS = CALLS * VARIANTS };
 
-/* Small and large, with the straggler as the root or another rank. */
+/* Prepares a small and a large call, with the straggler as the root or another rank. */
 static void prepare(struct call *c, int variant, int rank, int size, int missing)
 {
     c->n = variant % 2 == 0 ? SMALL : LARGE;
@@ -147,7 +147,7 @@ static int start(struct call *c, int (*start_it)(struct call *call))
     return 0;
 }
 
-/* A rank that the operation itself does not block is blocked by the barrier after it. */
+/* Expects an error that names the straggler.  The barrier blocks a rank that the operation itself does not block. */
 static int expect_named(struct call *c, const char *name, const char *guilty, int64_t begin, int timeout_ms)
 {
     int status = tutti_wait(&c->work, TUTTI_DEFAULT_TIMEOUT);
@@ -160,7 +160,7 @@ static int expect_named(struct call *c, const char *name, const char *guilty, in
     return 0;
 }
 
-static int rank_of_missing(int rank, int size, void *argument)
+static int rank_of_a_straggler(int rank, int size, void *argument)
 {
     const struct absence *absence = argument;
     int missing = absence->missing, ranks[MOST], x = 0;
@@ -188,11 +188,11 @@ static int rank_of_missing(int rank, int size, void *argument)
 
 /* The straggler's name must pass along a chain of ranks within the timeout, for all groups at once.  A slow machine
  * needs a longer timeout, so a failed round is repeated with one. */
-static void name_the_missing(int size, int missing)
+static void name_the_straggler(int size, int missing)
 {
     for (int ms = TIMEOUT_MS; ms <= TIMEOUT_MS_MOST; ms *= 4) {
         struct absence absence = {missing, ms};
-        struct procs procs = {.size = size, .fn = rank_of_missing, .argument = &absence};
+        struct procs procs = {.size = size, .fn = rank_of_a_straggler, .argument = &absence};
         bool named = true;
         procs.may_fail = ms < TIMEOUT_MS_MOST;
         procs_run(&procs);
@@ -202,18 +202,18 @@ static void name_the_missing(int size, int missing)
     }
 }
 
-static void test_the_last_rank_is_missing(void **state)
+static void test_the_last_rank_straggles(void **state)
 {
     (void)state;
-    for (int size = 2; size <= MOST; size++) name_the_missing(size, size - 1);
+    for (int size = 2; size <= MOST; size++) name_the_straggler(size, size - 1);
 }
 
-static void test_another_rank_is_missing(void **state)
+static void test_another_straggler(void **state)
 {
     (void)state;
     for (int size = 5; size <= MOST; size += 3) {
-        name_the_missing(size, 0);
-        name_the_missing(size, size / 2);
+        name_the_straggler(size, 0);
+        name_the_straggler(size, size / 2);
     }
 }
 
@@ -232,7 +232,7 @@ static int rank_of_monitored(int rank, int size, void *argument)
             snprintf(name, sizeof name, "rank %d (is at #1", i);
             if (i < 8 && !(come >> i & 1)) EXPECT_ERROR(status, TUTTI_ERR_TIMEOUT, "monitored_barrier #2", name);
         }
-        snprintf(last, sizeof last, "-%d", size - 1); /* many: "and ranks 9-15" */
+        snprintf(last, sizeof last, "-%d", size - 1); /* many stragglers: "and ranks 9-15" */
         if (size > 8) EXPECT_ERROR(status, TUTTI_ERR_TIMEOUT, " and ranks ", last);
     }
     proc_barrier(size, 1);
@@ -240,7 +240,7 @@ static int rank_of_monitored(int rank, int size, void *argument)
     return 0;
 }
 
-static void test_all_that_are_missing(void **state)
+static void test_all_stragglers(void **state)
 {
     (void)state;
     for (int wire = 0; wire < 2; wire++) {
@@ -251,7 +251,7 @@ static void test_all_that_are_missing(void **state)
     }
 }
 
-/* A rank that waits for a message is told what its peer does instead. */
+/* A rank that waits for a message gets an error that says what its peer does instead. */
 static int rank_of_messages(int rank, int size, void *argument)
 {
     int x = 0;
@@ -278,7 +278,7 @@ static void test_messages_are_named(void **state)
     procs_run_ranks(3, rank_of_messages, NULL);
 }
 
-/* Rank 1 has sent what rank 0 waits for, but under another tag; the message stays there for its own receive. */
+/* Rank 1 has sent under another tag than rank 0 waits for.  The message stays there for its own receive. */
 static int rank_of_another_tag(int rank, int size, void *argument)
 {
     int32_t x[16] = {0};
@@ -310,7 +310,7 @@ static void test_another_tag_is_named(void **state)
     for (int i = 0; i < 2; i++) procs_run_ranks(2, rank_of_another_tag, shm[i]);
 }
 
-/* A rank whose calls are all refused appears to the others as one that does not call. */
+/* To the others, a rank whose calls are all refused looks like one that does not call. */
 static int rank_of_refused(int rank, int size, void *argument)
 {
     int x = 0;
@@ -340,9 +340,9 @@ static void test_refused_calls_are_none(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_messages_are_named),      cmocka_unit_test(test_refused_calls_are_none),
-        cmocka_unit_test(test_all_that_are_missing),    cmocka_unit_test(test_the_last_rank_is_missing),
-        cmocka_unit_test(test_another_rank_is_missing), cmocka_unit_test(test_another_tag_is_named),
+        cmocka_unit_test(test_messages_are_named), cmocka_unit_test(test_refused_calls_are_none),
+        cmocka_unit_test(test_all_stragglers),     cmocka_unit_test(test_the_last_rank_straggles),
+        cmocka_unit_test(test_another_straggler),  cmocka_unit_test(test_another_tag_is_named),
     };
     cmocka_set_test_filter(getenv("FAULTS_ONLY"));
     return cmocka_run_group_tests(tests, NULL, NULL);

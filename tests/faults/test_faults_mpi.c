@@ -1,7 +1,7 @@
 /* The mpi backend with idle or missing ranks: an idle group sleeps and still answers its peers, and making a group ends
- * at its timeout.  Skipped where no launcher of an MPI is installed.
+ * at its timeout.  Skipped if no MPI launcher is installed.
  *
- * Ranks meet through a file store beside the groups under test. */
+ * Ranks exchange through a file store beside the groups under test. */
 #include <sys/resource.h>
 #include <tutti/tutti.h>
 #include <unistd.h>
@@ -46,7 +46,7 @@ static int nap(int ms)
     return usleep((useconds_t)ms * 1000);
 }
 
-/* Each poll ends a sleep; four a second would be twelve. */
+/* Each poll ends a sleep.  Four polls a second would make twelve sleeps. */
 static int rank_of_idleness(void)
 {
     enum { SETTLE_MS = 1500, IDLE_MS = 3000, SLEEPS_MOST = 8 };
@@ -64,7 +64,7 @@ static int rank_of_idleness(void)
     if (woken > SLEEPS_MOST) fprintf(stderr, "rank %d woke %ld times\n", rank, woken);
     EXPECT(woken <= SLEEPS_MOST);
 
-    /* It has slept for long and still answers at once: without a ring it would poll only seconds later. */
+    /* The group has slept for long and still answers at once.  Without a doorbell it would poll only seconds later. */
     if (rank == 0) {
         int status = tutti_broadcast(tutti_view(&x, 1), last, tutti_with(.timeout_ms = 1000));
         EXPECT(status == TUTTI_ERR_TIMEOUT);
@@ -113,7 +113,7 @@ static int rank_of_absence(void)
 
 /* ---- lists that differ ------------------------------------------------------------------------------------------ */
 
-/* Rank 1 gives the list in another order.  MPI is not asked for such a group: it would never return. */
+/* Rank 1 passes the list in another order.  MPI is not asked for such a group, because it would never return. */
 static int lists_differ(bool members_only)
 {
     const int all[] = {0, 1, 2, 3}, other[] = {0, 1, 3, 2};
@@ -158,7 +158,7 @@ static int rank_of_tags(void)
 
 /* ---- the exit ---------------------------------------------------------------------------------------------------- */
 
-/* A rank that exits with groups open, before the others or after, blocks nobody in MPI_Finalize. */
+/* A rank exits with groups open, before the others or after.  It blocks no rank in MPI_Finalize. */
 static int rank_of_leaving(int first)
 {
     EXPECT(tutti_init_process_group("mpi", NULL) == TUTTI_OK);
@@ -169,7 +169,7 @@ static int rank_of_leaving(int first)
     return 0;
 }
 
-/* A rank that waits for one that has exited gets PEER_LOST, not a timeout, nor a signal of the launcher. */
+/* A rank waits for one that has exited.  It gets PEER_LOST, neither a timeout nor a signal of the launcher. */
 static int rank_of_waiting(void)
 {
     int x = 1;
@@ -182,7 +182,7 @@ static int rank_of_waiting(void)
     return 0;
 }
 
-/* An operation that cannot be cancelled at its timeout is left to MPI. */
+/* MPI keeps an operation that cannot be cancelled at its timeout. */
 static int rank_of_giving_up(void)
 {
     static char many[1 << 20];
@@ -243,8 +243,8 @@ static void expect_ranks(const char *part, int ranks)
     }
 }
 
-/* The job ends by itself and reports who skipped MPI_Finalize; Open MPI's launcher may end the others before they do.
- */
+/* Expects that the job ends by itself and reports which rank skipped MPI_Finalize.  Open MPI's launcher may end the
+ * others before they do. */
 static void expect_end(const char *part, const char *sentence, const char *others)
 {
     for (int i = 0; i < 2; i++) {

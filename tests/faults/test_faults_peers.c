@@ -1,4 +1,4 @@
-/* Peers that die, leave, stop, are slow or never call: every other rank names them in time. */
+/* Peers that die, leave, stop, are slow or never call.  Every other rank names them in time. */
 #include "procs.h"
 #include "text.h"
 
@@ -58,7 +58,7 @@ static int rank_of_death(int rank, int size, void *argument)
         EXPECT_ERROR(status, TUTTI_ERR_PEER_LOST, "rank 2", "group world", "all_reduce ", how);
     EXPECT(death->leaves == (strstr(tutti_last_error(), "left the group") != NULL));
     EXPECT_WITHIN(begin, 0, SOON_S);
-    proc_barrier(2, 3); /* a survivor's leaving is another test's subject */
+    proc_barrier(2, 3); /* other tests cover a survivor that leaves */
     return expect_failed_group("rank 2");
 }
 
@@ -90,7 +90,7 @@ static void test_killed_while_others_wait(void **state)
     procs_run_with(3, rank_of_death, let_rank_2_die, &(struct death){.connected = true, .waiting = true});
 }
 
-/* The first contact with a rank that has already left. */
+/* A rank contacts for the first time a peer that has already left. */
 static int rank_that_calls_late(int rank, int size, void *argument)
 {
     float x = 0;
@@ -115,12 +115,12 @@ static void test_first_contact_after_the_end(void **state)
     procs_run_ranks(2, rank_that_calls_late, NULL);
 }
 
-/* A child of the killed rank lives on with copies of its descriptors. */
+/* A child of the killed rank keeps running with copies of its descriptors. */
 static int rank_of_orphan(int rank, int size, void *argument)
 {
     float x;
     (void)argument;
-    setenv("TUTTI_SHM", "0", 1); /* connections, whose end the child could hide */
+    setenv("TUTTI_SHM", "0", 1); /* uses connections, whose end the child could hide */
     EXPECT(proc_init(30000) == TUTTI_OK);
     EXPECT(sum_once(rank, size, &x, 1) == TUTTI_OK);
     if (rank == 2) {
@@ -151,7 +151,8 @@ static void test_exit_without_destroy(void **state)
                    &(struct death){.connected = true, .leaves = true, .waiting = true});
 }
 
-/* The root of a broadcast waits for nobody until so many are under way that the rank that left is needed. */
+/* The root of a broadcast waits for nobody until so many operations are under way that it needs the rank that has left.
+ */
 static int rank_ahead_of_one_that_leaves(int rank, int size, void *argument)
 {
     int64_t x = 7;
@@ -239,7 +240,8 @@ static void kill_at_random(struct procs *procs, void *argument)
     int64_t killed_ns = monotonic_ns();
     procs_signal(procs, chance->victim, SIGKILL);
     if (!procs_wait_for_step(procs, 2)) return;
-    procs_check_notified(procs, chance->victim, killed_ns, SOON_S + 1); /* when the operation failed, not the end */
+    procs_check_notified(procs, chance->victim, killed_ns,
+                         SOON_S + 1); /* measured when the operation failed, not when the rank ended */
 }
 
 static void test_killed_inside_a_large_all_reduce(void **state)
@@ -275,7 +277,7 @@ static int rank_of_stop(int rank, int size, void *argument)
     proc_wait_for_go(1);
     int64_t begin = monotonic_ns();
     int status = sum_once(rank, size, &x, 1);
-    if (rank == 1) { /* the stopped rank, continued */
+    if (rank == 1) { /* the stopped rank has been continued */
         EXPECT_ERROR(status, TUTTI_ERR_ABORTED, "group world", "rank 1 (no heartbeat for ");
     } else {
         EXPECT_ERROR(status, TUTTI_ERR_TIMEOUT, "rank 1 (no heartbeat for ", "all_reduce #2", "group world");
@@ -377,7 +379,7 @@ static void test_never_calls(void **state)
     procs_run_ranks(3, rank_that_may_not_call, NULL);
 }
 
-/* When the late rank splits, the others have given it up: it must not get a group with them. */
+/* When the late rank splits, the others have given up on it.  It must not get a group with them. */
 static int rank_that_splits_late(int rank, int size, void *argument)
 {
     tutti_group *part = NULL;

@@ -1,4 +1,4 @@
-/* Datagram endpoints: a peer that dies, before there is a link to it and after. */
+/* Datagram endpoints: a peer dies, before there is a link to it and after. */
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 
 #include "procs.h"
 
-enum { SOON_S = 4 }; /* less than half of the time that silence alone takes */
+enum { SOON_S = 4 }; /* less than half of the time for silence alone */
 
 /* Rank 2 is killed.  With an argument, all ranks have exchanged messages with it before. */
 static int rank_of_killed(int rank, int size, void *argument)

@@ -1,5 +1,5 @@
 /* A sandbox refuses a system call or hides /proc, for all ranks or for rank 1 alone.  Operations work in another way,
- * or init fails with one sentence that names the call and the rank.  A killed rank is noticed as fast as elsewhere. */
+ * or init fails with one message that names the call and the rank.  A killed rank is noticed as fast as elsewhere. */
 #include "procs.h"
 
 #include <linux/filter.h>
@@ -13,7 +13,7 @@ enum { SIZE = 3, LARGE = 1 << 18, SOON_S = 5 /* docs/faults.md promises 1; a bus
 
 struct sandbox {
     const char *name;
-    uint32_t calls[2]; /* refused; 0: none */
+    uint32_t calls[2]; /* refused calls; 0: none */
     int error;
     bool without_proc;
     const char *names; /* the call that the error must name, if init cannot work in another way */
@@ -56,7 +56,7 @@ static int use(int rank, int size)
     return 0;
 }
 
-/* Init has failed: the rank in the sandbox names the call, every other rank names that rank as well. */
+/* Checks that init fails: the rank in the sandbox names the call, and every other rank names that rank as well. */
 static int expect_refusal(const struct sandbox *sandbox, bool inside, int status, int64_t begin)
 {
     EXPECT_WITHIN(begin, 0, SOON_S);

@@ -73,7 +73,8 @@ static void kill_them(struct procs *procs, void *argument)
     procs_sleep_ms(deaths->delay_ms);
     for (int i = 0; i < deaths->n; i++) {
         procs_signal(procs, deaths->victims[i], SIGKILL);
-        atomic_store(&procs->shared->step[deaths->victims[i]], 99); /* a dead rank does not hold up proc_barrier */
+        atomic_store(&procs->shared->step[deaths->victims[i]],
+                     99); /* otherwise proc_barrier would wait for a dead rank */
     }
 }
 
@@ -118,7 +119,8 @@ static void test_nobody_is_lost(void **state)
     procs_run_ranks(SIZE, rank_that_misses_nobody, NULL);
 }
 
-/* The others give up a rank that does not call before their timeout.  When it calls, they have continued without it. */
+/* The others give up on a rank that does not call before their timeout.  When it calls, they have continued without it.
+ */
 static int rank_that_may_be_late(int rank, int size, void *argument)
 {
     int left[SIZE] = {0, 1, 3}, x = 0;
@@ -151,8 +153,8 @@ static void test_one_is_given_up(void **state)
     procs_run_ranks(SIZE, rank_that_may_be_late, NULL);
 }
 
-/* A rank does not call, and nothing is known of it.  When it calls, the others have continued: it must not get a group
- * with them.  The next time all agree. */
+/* A rank does not call, and the others know nothing about it.  When it calls, they have continued, and it must not get
+ * a group with them.  The next time all agree. */
 static int rank_that_waits_in_vain(int rank, int size, void *argument)
 {
     int all[3] = {0, 1, 2};
@@ -180,7 +182,7 @@ static void test_one_does_not_call(void **state)
     procs_run_ranks(3, rank_that_waits_in_vain, NULL);
 }
 
-/* One rank has died and another one does not call: only the latter is waited for, and named. */
+/* One rank has died and another one does not call.  Only the latter is waited for, and named. */
 static int rank_that_waits_for_one_of_two(int rank, int size, void *argument)
 {
     int64_t x = 1;

@@ -1,7 +1,7 @@
 /* Ranks are stopped and continued, and at last one is killed, at random moments, over shared memory and the network in
- * turns: no hang, no wrong value, and every survivor names the killed rank.
+ * turns.  No rank hangs or computes a wrong value, and every survivor names the killed rank.
  *
- * FAULTS_SECONDS is how long (tests/soak/faults.sh: 300), FAULTS_SEED makes other moments. */
+ * FAULTS_SECONDS is the duration (tests/soak/faults.sh: 300), and FAULTS_SEED chooses other moments. */
 #include "procs.h"
 #include "text.h"
 

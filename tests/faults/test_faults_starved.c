@@ -1,8 +1,8 @@
 /* One rank runs out of memory, descriptors or threads at the n-th call for one.  No rank crashes, hangs or reports OK
  * for a wrong value, and none waits for its timeout once all have joined.
  *
- * STARVED_ALL=1 tries every call (tests/soak/starved.sh), else a few of them; STARVED_CALL=n tries the n-th alone, and
- * STARVED_SHOW=1 shows where it was made and what came of it. */
+ * STARVED_ALL=1 tries every call (tests/soak/starved.sh) instead of a few.  STARVED_CALL=n tries the n-th alone.
+ * STARVED_SHOW=1 shows where it was made and how it ended. */
 #include "preload.h"
 #include "procs.h"
 
@@ -19,7 +19,7 @@ struct trial {
     int n_calls; /* set by the victim */
 };
 
-/* The calls of a small program.  Returns the first error, or 1 for a wrong value. */
+/* Makes the calls of a small program.  Returns the first error, or 1 for a wrong value. */
 static int use(int rank, int size)
 {
     static float large[LARGE];
@@ -65,7 +65,7 @@ static int starved_rank(int rank, int size, void *argument)
                 is_victim ? " (starved)" : "", procs_seconds(begin), tutti_status_string(status),
                 status == TUTTI_OK ? "" : text);
     EXPECT(status != 1);
-    EXPECT(!joined || status != TUTTI_ERR_TIMEOUT); /* it waited in vain for a rank that knows of its failure */
+    EXPECT(!joined || status != TUTTI_ERR_TIMEOUT); /* no rank waits for one that knows of its own failure */
     return 0;
 }
 

@@ -44,7 +44,7 @@ static int use_and_destroy(tutti_group *group)
     return tutti_destroy_process_group(group);
 }
 
-/* argument: TUTTI_SHM. The first operation at all is one of a group. */
+/* Makes groups.  The very first operation is one of a group. argument: TUTTI_SHM */
 static int rank_that_makes_groups(int rank, int size, void *argument)
 {
     tutti_group *group = NULL;

@@ -44,9 +44,9 @@ static void test_abort_during_a_wait(void **state)
     procs_run_ranks(3, rank_of_abort, NULL);
 }
 
-/* Aborting a subgroup in the midst of a large transfer does not slow the other groups, although its members compute
- * from then on and each rank's memory must be released by peers that do not call. */
-static int rank_of_child_abort(int rank, int size, void *argument)
+/* Aborts a subgroup in the midst of a large transfer.  The other groups do not become slower, although the subgroup's
+ * members compute from then on and each rank's memory must be released by peers that do not call. */
+static int rank_of_subgroup_abort(int rank, int size, void *argument)
 {
     enum { HUGE = 8 << 20, ROUNDS = 8 };
     float *data = calloc(HUGE, sizeof *data);
@@ -75,10 +75,10 @@ static int rank_of_child_abort(int rank, int size, void *argument)
     return 0;
 }
 
-static void test_abort_of_a_child_spares_the_family(void **state)
+static void test_abort_of_a_subgroup_spares_the_tree(void **state)
 {
     (void)state;
-    procs_run_ranks(3, rank_of_child_abort, NULL);
+    procs_run_ranks(3, rank_of_subgroup_abort, NULL);
 }
 
 /* ---- destroy, and handles freed early ---------------------------------------------------------------------------- */
@@ -148,7 +148,7 @@ static int rank_of_blocked(int rank, int size, void *argument)
     return 0;
 }
 
-/* Rank 0 is stopped meanwhile, so that it gets both in one round. */
+/* Stops rank 0 meanwhile, so that it gets both in one round. */
 static void stop_the_first(struct procs *procs, void *argument)
 {
     (void)argument;
@@ -183,7 +183,7 @@ static int rank_of_early_frees(int rank, int size, void *argument)
     EXPECT(tutti_isend(tutti_view(&one, 1), (rank + 1) % size, NULL, &sent) == TUTTI_OK);
     tutti_work_free(sent);
     EXPECT(tutti_recv(tutti_view(&got, 1), (rank + size - 1) % size, NULL) == TUTTI_OK && got == 1);
-    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK); /* lets them complete */
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK); /* lets the operations complete */
     for (int i = 0; i < N; i++) EXPECT(data[i * BIG] == i * size);
     free(data);
     return 0;
@@ -275,13 +275,13 @@ static void chain_start(struct chain *chain)
     tutti_work_free(work);
 }
 
-/* Each completion starts the next one. */
+/* Starts the next operation when one completes. */
 static void chain_on(tutti_work *work, void *argument)
 {
     struct chain *chain = argument;
     if (tutti_work_status(work) != TUTTI_OK) atomic_fetch_add(&chain->errors, 1);
     if (atomic_load(&chain->errors) == 0 && atomic_load(&chain->started) < CHAIN) chain_start(chain);
-    atomic_fetch_add(&chain->ended, 1); /* the next one has started, or even ended, if callbacks nest */
+    atomic_fetch_add(&chain->ended, 1); /* the next operation has started, or even ended, if callbacks nest */
 }
 
 static int callbacks(int rank, int size)
@@ -319,7 +319,7 @@ static int descriptors(int rank, int size)
     tutti_work *works[2] = {NULL};
     struct pollfd polled[2];
     proc_barrier(size, 1);
-    if (rank == 0) procs_sleep_ms(200); /* so that the others do wait in poll */
+    if (rank == 0) procs_sleep_ms(200); /* so that the others wait in poll */
     EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_MAX, tutti_with(.async_op = &works[0])) == TUTTI_OK);
     EXPECT(tutti_all_reduce(tutti_view(&y, 1), TUTTI_SUM, tutti_with(.async_op = &works[1])) == TUTTI_OK);
     for (int i = 0; i < 2; i++) {
@@ -360,9 +360,12 @@ static void test_callbacks_any_and_descriptors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_blocked_works_end_once),        cmocka_unit_test(test_abort_of_a_child_spares_the_family),
-        cmocka_unit_test(test_abort_during_a_wait),           cmocka_unit_test(test_destroy_with_operations_in_flight),
-        cmocka_unit_test(test_handles_given_up_early),        cmocka_unit_test(test_threads_on_several_groups),
+        cmocka_unit_test(test_blocked_works_end_once),
+        cmocka_unit_test(test_abort_of_a_subgroup_spares_the_tree),
+        cmocka_unit_test(test_abort_during_a_wait),
+        cmocka_unit_test(test_destroy_with_operations_in_flight),
+        cmocka_unit_test(test_handles_given_up_early),
+        cmocka_unit_test(test_threads_on_several_groups),
         cmocka_unit_test(test_callbacks_any_and_descriptors),
     };
     cmocka_set_test_filter(getenv("FAULTS_ONLY"));

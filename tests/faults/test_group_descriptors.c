@@ -12,7 +12,7 @@ static int use(tutti_group *group, int size)
     return 0;
 }
 
-/* The first group is destroyed first, with its subgroup.  The others stay usable, and another one can be made. */
+/* Destroys the first group first, with its subgroup.  The others stay usable, and another one can be made. */
 static int end_all(tutti_store *store, int size, tutti_store **part, tutti_group **group)
 {
     tutti_group *child = NULL;
@@ -44,7 +44,7 @@ static int rank_of_counted(int rank, int size, void *argument)
         snprintf(name, sizeof name, "counted-%d", i);
         EXPECT(proc_group(store, name, size, 20000, &part[i], &group[i]) == TUTTI_OK);
         wrong = use(group[i], size);
-        proc_barrier(size, i + 1); /* connections are made by both ends */
+        proc_barrier(size, i + 1); /* both ends make connections */
         if (i == 0) fds = usage_fds();
         if (i == 0) threads = usage_threads();
     }
@@ -56,11 +56,11 @@ static int rank_of_counted(int rank, int size, void *argument)
         fprintf(stderr, "rank %d: %d further groups take %d descriptors and %d threads\n", rank, GROUPS, more_fds,
                 more_threads);
     EXPECT(more_fds <= 0 && more_threads == 0);
-    EXPECT(usage_threads() == threads - 1); /* the shared one */
+    EXPECT(usage_threads() == threads - 1); /* the shared thread */
     return wrong;
 }
 
-/* The settings with which a transport was opened are part of its identity. */
+/* A transport's settings when it was opened are part of its identity. */
 static int rank_of_settings(int rank, int size, void *argument)
 {
     tutti_store *store = proc_store(), *part[2] = {NULL};

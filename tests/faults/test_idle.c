@@ -1,5 +1,5 @@
-/* Waiting is cheap: an idle group takes no CPU time, a wait for a late rank next to none, and more ranks than cores do
- * not run at the pace of the scheduler's slices. */
+/* Waiting is cheap: an idle group takes no CPU time, and a wait for a late rank next to none.  More ranks than cores do
+ * not run at the pace of the scheduler's time slices. */
 #include "procs.h"
 
 #include <dirent.h>
@@ -100,7 +100,7 @@ static void test_thousands_wait(void **state)
     procs_run_ranks(4, rank_of_many_waits, NULL);
 }
 
-/* A program that polls in a loop and does nothing else. */
+/* Polls in a loop and does nothing else. */
 static int sum_asking(tutti_tensor x)
 {
     tutti_work *work = NULL;
@@ -170,7 +170,7 @@ static int rank_of_calls(int rank, int size, void *argument)
     (void)argument;
     EXPECT(proc_init(60000) == TUTTI_OK);
     EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.async_op = &work)) ==
-           TUTTI_OK); /* the progress thread is needed */
+           TUTTI_OK); /* needs the progress thread */
     EXPECT(tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT) == TUTTI_OK);
     procs_sleep_ms(100);
     long before = sleeps_of_others();

@@ -12,7 +12,7 @@ static long resident_mib(void)
     return kib >> 10;
 }
 
-/* Each size makes a plan with scratch of its own. */
+/* Each size makes a plan with its own scratch. */
 static int rank_of_sizes(int rank, int size, void *argument)
 {
     enum { SIZES = 100, STEP = 64, LEAST = (4 << 20) - SIZES * STEP, MOST_MIB = 128 };

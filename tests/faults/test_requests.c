@@ -3,9 +3,9 @@
 #include "procs.h"
 
 enum {
-    INIT_MOST = 30, /* per rank: about 20, and a look or two while it waits */
+    INIT_MOST = 30, /* per rank: about 20, and a few more while it waits */
     LATE_MS = 2000,
-    LOOK_MS = 200, /* how often a waiting rank looks */
+    LOOK_MS = 200, /* interval at which a waiting rank looks */
     LOOK_REQUESTS = 3,
     MISSING_MS = 1000,
     SPLITS = 5
@@ -16,7 +16,7 @@ enum { INITIALISED = 1, MADE_GROUPS };
 struct run {
     bool wire;
     int late_ms;         /* the delay of the last rank */
-    double init, groups; /* requests per rank; filled in */
+    double init, groups; /* requests per rank, filled in by the test */
 };
 
 static int run_rank(int rank, int size, void *argument)
@@ -55,7 +55,7 @@ static void watch(struct procs *procs, void *argument)
     int64_t init = count(procs);
     procs_release(procs, INITIALISED);
     procs->failed |= !procs_wait_for_step(procs, MADE_GROUPS);
-    run->groups = (double)(count(procs) - init - 1) / procs->size; /* except the rank that asks */
+    run->groups = (double)(count(procs) - init - 1) / procs->size; /* without the rank that counts */
     run->init = (double)init / procs->size;
     procs_release(procs, MADE_GROUPS);
 }

@@ -1,4 +1,4 @@
-/* Ranks whose threads have stacks of 32 KiB, as embedded programs and language runtimes give them. */
+/* Ranks whose threads have stacks of 32 KiB, as in embedded programs and language runtimes. */
 #include "procs.h"
 
 #include <pthread.h>

@@ -19,7 +19,7 @@ static int answer(int asked_tag, int answer_tag, int after_ms)
     return 0;
 }
 
-/* Two threads of a rank sleep at once: the answer wakes the right one, whichever polled last. */
+/* Two threads of a rank sleep at once.  The answer wakes the right one, whichever polled last. */
 static int rank_of_two_waits(int rank, int size, void *argument)
 {
     enum { ROUNDS = 3, TIMES = 10, ANSWER_MS = 5, MOST_MS = 30 };
@@ -56,7 +56,7 @@ static int rank_of_two_waits(int rank, int size, void *argument)
     return 0;
 }
 
-/* Guards against answers that are noticed only at the sleeper's next look at the clock, every 100 ms. */
+/* Guards against answers that are noticed only when the sleeper next checks the clock, every 100 ms. */
 static void test_two_threads_wait(void **state)
 {
     (void)state;
@@ -112,7 +112,7 @@ static void test_two_threads_call(void **state)
     procs_run_ranks(2, rank_of_two_callers, NULL);
 }
 
-/* Two threads exchange messages until told to end. */
+/* Two threads exchange messages until traffic_ends is set. */
 static atomic_int traffic_ends;
 
 static void *exchange(void *argument)
@@ -165,7 +165,7 @@ static void test_a_wait_in_traffic(void **state)
     procs_run_ranks(2, rank_of_a_wait_in_traffic, NULL);
 }
 
-/* One thread waits in coalesce_end for a peer that never calls; the other destroys the group. */
+/* Destroys the group soon, while another thread waits in coalesce_end for a peer that never calls. */
 static void *destroy_soon(void *group)
 {
     procs_sleep_ms(100);
@@ -202,8 +202,8 @@ static void test_destroyed_while_it_ends(void **state)
     procs_run_ranks(2, rank_of_a_destroyed_end, NULL);
 }
 
-/* Memory that one thread frees is allocated by another at once, at the same address. */
-static void *takes_and_gives(void *argument)
+/* Allocates memory that another thread has just freed, at the same address. */
+static void *allocate_and_free(void *argument)
 {
     enum { TIMES = 20000 };
     atomic_int *failed = argument;
@@ -221,7 +221,7 @@ static int rank_that_allocates(int rank, int size, void *argument)
     atomic_int failed = 0;
     (void)rank, (void)size, (void)argument;
     EXPECT(proc_init(60000) == TUTTI_OK);
-    for (int i = 0; i < THREADS; i++) EXPECT(pthread_create(&threads[i], NULL, takes_and_gives, &failed) == 0);
+    for (int i = 0; i < THREADS; i++) EXPECT(pthread_create(&threads[i], NULL, allocate_and_free, &failed) == 0);
     for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
     EXPECT(failed == 0);
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
