@@ -78,7 +78,7 @@ static bool exists(const char *name)
     return false;
 }
 
-/* True if the folder has a file of ours with the process's number in its name. */
+/* True if the folder has a file of this user with the process's number in its name. */
 static bool has_file_of(const char *folder, pid_t pid)
 {
     char number[16];

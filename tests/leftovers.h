@@ -1,4 +1,4 @@
-/* What other processes leave behind: files in /dev/shm and /tmp, and sockets. */
+/* Files in /dev/shm and /tmp, and sockets, that other processes leave behind. */
 #ifndef TESTS_LEFTOVERS_H
 #define TESTS_LEFTOVERS_H
 
@@ -7,7 +7,7 @@
 
 enum { LEFTOVERS_MOST = 256 };
 
-/* Paths, and sockets as "socket:[NUMBER]". */
+/* Paths, or "socket:[NUMBER]" for sockets. */
 struct leftovers {
     int n;
     char name[LEFTOVERS_MOST][256];
@@ -16,8 +16,8 @@ struct leftovers {
 /* Adds the files and sockets that a running process has open or mapped. */
 void leftovers_add(struct leftovers *leftovers, pid_t pid);
 
-/* True, and prints them, if any of these files and sockets still exist, or files with the number of one of the n
- * processes in their name.  What this process has open itself, such as the test's output, does not count. */
+/* True if any of these files and sockets still exist, or a file with the number of one of the n processes in its name.
+ * Prints them.  Objects that this process has open itself, such as the test's output, do not count. */
 bool leftovers_exist(const struct leftovers *leftovers, const pid_t *pids, int n);
 
 #endif

@@ -12,7 +12,7 @@ void *preload_find(const char *symbol)
 
 bool preload(char **argv, const char *name, const char *symbol)
 {
-    static const char again[] = "TUTTI_TEST_STARTED_AGAIN"; /* or the program would start itself for ever */
+    static const char again[] = "TUTTI_TEST_STARTED_AGAIN"; /* otherwise the program would start itself forever */
     char path[4096];
     if (preload_find(symbol) != NULL) return true;
     snprintf(path, sizeof path, TUTTI_BUILD_DIR "/tests/plugins/libtutti_%s.so", name);

@@ -4,8 +4,8 @@
 
 #include <stdbool.h>
 
-/* Returns true if the program has the symbol.  Otherwise starts the program again with library NAME before it, and
- * returns false, with the reason on stderr, if that fails.  Call it first in main. */
+/* Returns true if the program has the symbol.  Otherwise starts the program again with library NAME before it.  Returns
+ * false, with the reason on stderr, if that fails.  Call it first in main. */
 bool preload(char **argv, const char *name, const char *symbol);
 
 /* Returns a function of the library. */

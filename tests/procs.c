@@ -47,7 +47,7 @@ void proc_set_step(int step)
 
 void proc_wait_1ms(void)
 {
-    if (atomic_load(&proc_shared->broken)) _exit(98); /* the rank that failed has said why */
+    if (atomic_load(&proc_shared->broken)) _exit(98); /* the failed rank has said why */
     procs_sleep_ms(1);
 }
 
@@ -101,7 +101,7 @@ int proc_sum(tutti_group *group, int size, int64_t n)
     for (int64_t i = 0; i < n; i++) data[i] = i;
     int status = tutti_all_reduce(tutti_view(data, n), TUTTI_SUM, tutti_with(.group = group));
     for (int64_t i = 0; i < n && status == TUTTI_OK; i++)
-        if (data[i] != i * size) status = 1; /* success, with a wrong result */
+        if (data[i] != i * size) status = 1; /* the call succeeded, with a wrong result */
     free(data);
     return status;
 }
@@ -136,10 +136,10 @@ static void print_stack(int number)
 {
     void *frames[40];
     backtrace_symbols_fd(frames, backtrace(frames, 40), STDERR_FILENO);
-    raise(number); /* SA_RESETHAND: ends the rank */
+    raise(number); /* SA_RESETHAND: this ends the rank */
 }
 
-/* CMocka's handlers would continue with the next test in the child. */
+/* Removes CMocka's handlers, which would continue with the next test in the child. */
 static void reset_signals(void)
 {
     static const int fatal[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
@@ -202,7 +202,7 @@ static void show_file(pid_t pid, const char *name)
     if (fd >= 0) close(fd);
 }
 
-/* Prints the stacks of a rank that hangs, by gdb if it is installed, and what /proc says. */
+/* Prints the stacks of a hanging rank, by gdb if it is installed, and its state in /proc. */
 static void show_rank(const struct procs *procs, int rank)
 {
     char command[160];

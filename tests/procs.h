@@ -1,11 +1,11 @@
 /* Ranks that are processes of the test.
  *
- * The parent forks them first, while it has one thread; then it hosts the store and opens a gate that they wait at.
+ * The parent forks them first, while it has one thread.  Then it hosts the store and opens a gate at which they wait.
  * env:// works in each rank.
  *
- * A rank's function returns 0, or prints why not and returns something else; only the parent asserts.  Ranks and parent
- * report and wait for steps through shared memory, without the library under test.  All waits are bounded: a rank that
- * hangs is shown with its stacks and killed. */
+ * A rank's function returns 0, or prints the reason and returns something else.  Only the parent asserts.  Ranks and
+ * parent report and wait for steps through shared memory, without the library under test.  All waits are bounded: a
+ * rank that hangs is shown with its stacks and killed. */
 #ifndef TESTS_PROCS_H
 #define TESTS_PROCS_H
 
@@ -39,8 +39,8 @@ typedef int (*proc_fn)(int rank, int size, void *argument);
 /* Memory that ranks and parent share. */
 struct procs_shared {
     atomic_int step[PROCS_MOST]; /* the step that each rank has reached */
-    atomic_int go;               /* the step up to which the parent has released them */
-    atomic_bool broken;          /* a rank returned an error: waiting ranks exit */
+    atomic_int go;               /* the step up to which the parent has released the ranks */
+    atomic_bool broken;          /* a rank returned an error, so waiting ranks exit */
     _Atomic int64_t at_ns[PROCS_MOST], value[PROCS_MOST];
 };
 
@@ -50,10 +50,10 @@ struct procs {
     void *argument;
     void (*act)(struct procs *procs, void *argument); /* runs in the parent meanwhile; may be NULL */
     int limit_s;                                      /* 0: PROCS_LIMIT_S */
-    bool may_fail;                                    /* the caller checks the codes, procs_run does not */
+    bool may_fail;                                    /* the caller checks the codes instead of procs_run */
     bool failed;                                      /* set by act if it found a fault */
 
-    pid_t pid[PROCS_MOST]; /* 0: has ended */
+    pid_t pid[PROCS_MOST]; /* 0: the rank has ended */
     int code[PROCS_MOST];  /* exit code, minus the signal that ended it, or PROCS_HUNG */
     bool killed[PROCS_MOST];
     int64_t deadline_ns;
@@ -61,7 +61,7 @@ struct procs {
     tutti_store *store; /* the ranks' store; act may use it, or free it and set NULL */
 };
 
-/* In a rank: the shared memory and its number. */
+/* In a rank: the shared memory, and the rank's number. */
 extern struct procs_shared *proc_shared;
 extern int proc_rank;
 
@@ -88,7 +88,7 @@ void procs_sleep_ms(int ms);
             return __LINE__;                                                                                           \
     } while (0)
 
-/* The same for another text than tutti_last_error(). */
+/* Does the same with another text than tutti_last_error(). */
 #define EXPECT_TEXT(text, status, expected, ...)                                                                       \
     do {                                                                                                               \
         if (!proc_is_error(__FILE__, __LINE__, #status, (status), (expected), (text),                                  \
@@ -140,7 +140,7 @@ int proc_sum(tutti_group *group, int size, int64_t n);
 /* Redirects stderr to a file without a name and returns its descriptor. */
 int proc_capture_stderr(int *saved);
 
-/* Restores stderr and copies what was captured into text. */
+/* Restores stderr and copies the captured output into text. */
 void proc_end_capture(int fd, int saved, char *text, size_t size);
 
 /* Sets an environment variable to a number. */
@@ -157,7 +157,7 @@ void procs_wait(struct procs *procs);
 /* Waits until every rank that still runs has reached step.  Returns false after the deadline, or if none runs. */
 bool procs_wait_for_step(struct procs *procs, int step);
 
-/* Lets ranks go on that wait in proc_wait_for_go for this step or an earlier one. */
+/* Releases ranks that wait in proc_wait_for_go for this step or an earlier one. */
 void procs_release(struct procs *procs, int step);
 
 /* Sends a signal to a rank that has not been reaped. */
@@ -173,7 +173,7 @@ uint64_t procs_random(uint64_t *state, uint64_t below);
 /* Runs the ranks to their end.  Unless may_fail is set, asserts that each returned 0 or was killed by the test. */
 void procs_run(struct procs *procs);
 
-/* The same with defaults, and with an act in the parent. */
+/* Does the same with defaults, and with an act in the parent. */
 void procs_run_ranks(int size, proc_fn fn, void *argument);
 void procs_run_with(int size, proc_fn fn, void (*act)(struct procs *procs, void *argument), void *argument);
 

@@ -1,5 +1,5 @@
-/* Ranks that are threads of the test: each has its own group over one store in memory.  A rank's function returns 0, or
- * the line where it found a fault (EXPECT); only the parent asserts. */
+/* Ranks that are threads of the test.  Each has its own group over one store in memory.  A rank's function returns 0,
+ * or the line of the failed check (EXPECT).  Only the parent asserts. */
 #ifndef TESTS_RANKS_H
 #define TESTS_RANKS_H
 
@@ -23,14 +23,14 @@ atomic_long *ranks_loop_counter(const char *name);
 
 typedef int (*rank_fn)(tutti_group *group, int rank, int size, void *argument);
 
-/* A bound for hangs alone: a sanitizer on a busy machine is slow. */
+/* Bounds hangs alone, because a sanitizer on a busy machine is slow. */
 enum { RANKS_HANG_MS = 120000 };
 
 /* Run fn on size ranks, and fail the test unless all return 0.  The backend is TUTTI_TEST_BACKEND, or "loop". */
 void ranks_run(int size, rank_fn fn, void *argument);
 void ranks_run_with(int size, rank_fn fn, void *argument, tutti_group_opts opts);
 
-/* Makes tutti find the tests' plug-ins; a CMocka group setup calls it. */
+/* Makes tutti find the tests' plug-ins.  Test programs call it first in main. */
 void ranks_setup(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* Searches in what programs print. */
+/* Searches in the output of programs. */
 #ifndef TESTS_TEXT_H
 #define TESTS_TEXT_H
 

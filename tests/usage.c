@@ -23,7 +23,7 @@ int usage_threads(void)
     return count_entries("/proc/self/task");
 }
 
-/* Sanitizers replace malloc, and mallinfo2 does not know theirs. */
+/* Sanitizers replace malloc, and mallinfo2 does not know their allocations. */
 size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));
 
 size_t usage_bytes(void)

@@ -1,4 +1,4 @@
-/* What this process uses: descriptors, threads, memory. */
+/* Resources of this process: descriptors, threads, memory. */
 #ifndef TESTS_USAGE_H
 #define TESTS_USAGE_H
 

@@ -1,5 +1,5 @@
-/* The documentation names files and tests that exist, its links lead somewhere, and its lines are at most 110 columns
- * wide. */
+/* The documentation names files and tests that exist, its links lead to pages and headings that exist, and its lines
+ * are at most 110 columns wide. */
 #include <dirent.h>
 #include <fnmatch.h>
 #include <ftw.h>
@@ -63,7 +63,7 @@ static bool holds(const char *name, const char *text)
     return found;
 }
 
-/* Checks words in backquotes that end like a source: `board*.c`, `core/progress/engine.c`, `wire.[ch]`. */
+/* Checks words in backquotes that end like a source, such as `board*.c`, `core/progress/engine.c` or `wire.[ch]`. */
 static void check_files(const char *page, int number, const char *line)
 {
     char word[LINE_MOST];
@@ -99,7 +99,8 @@ static void check_width(const char *page, int number, const char *line)
     if (columns > COLUMNS_MOST && strncmp(line, "    ", 4) != 0) complain(page, number, "too wide", line);
 }
 
-/* A row of docs/faults.md ends with tests: "faults_peers/slow, stopped, hosts/loss".  A star matches any end. */
+/* Checks the tests at the end of a row of docs/faults.md: "faults_peers/slow, stopped, hosts/loss".  A star matches any
+ * end. */
 static void check_tests(const char *page, int number, char *cell)
 {
     char program[256] = "";

@@ -1,5 +1,5 @@
-/* The exports of the shared objects: libtutti.so exports the functions of the public headers as listed in exports.txt,
- * a plug-in exports its table, and plug-ins use no symbol of Tutti's. */
+/* The exports of the shared objects. libtutti.so exports the functions of the public headers as listed in exports.txt.
+ * A plug-in exports its table, and uses no symbol of Tutti's. */
 #include <ctype.h>
 #include <dirent.h>
 #include <dlfcn.h>
@@ -78,7 +78,7 @@ static void read_header(const char *path, struct symbols *symbols)
     text[fread(text, 1, sizeof text - 1, file)] = '\0';
     fclose(file);
     for (const char *at = text; (at = strstr(at, "TUTTI_API ")) != NULL; at++) {
-        if (at > text && at[-1] != '\n') continue; /* its definition */
+        if (at > text && at[-1] != '\n') continue; /* the function's definition */
         const char *end = strchr(at, '(');
         assert_non_null(end);
         const char *begin = end;
@@ -140,8 +140,8 @@ static void test_plugins(void **state)
     closedir(folder);
 }
 
-/* A language runtime that unloads its plug-in, which links to the library, does not remove the library's code from
- * under its threads. */
+/* A language runtime unloads its plug-in, which links to the library.  The library's code must stay, because its
+ * threads still run. */
 static void test_stays_loaded(void **state)
 {
     const char *path = TUTTI_BUILD_DIR "/lib/libtutti.so";

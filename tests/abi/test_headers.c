@@ -168,7 +168,7 @@ static void test_refused(void **state)
             "tutti_view takes arithmetic types; use tutti_tensor_of");
 }
 
-/* Options in place: C++ has them since it has designated initializers. */
+/* C++ has options in place since it has designated initializers. */
 static void test_cxx20(void **state)
 {
     (void)state;

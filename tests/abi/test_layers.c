@@ -1,5 +1,5 @@
-/* The layers: which folder may use which, by what its files include and by what its functions call.  No
- * files of the core use each other in a circle. */
+/* The layers: which folder may use which, by the includes of its files and the calls of its functions.  No files of the
+ * core use each other in a circle. */
 #include <fnmatch.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,8 +17,8 @@
 
 /* ---- folders ----------------------------------------------------------------------------------------------- */
 
-/* A folder may use itself and those that its row names.  Each of these stands in an earlier row, so there is no
- * circle. */
+/* A folder may use itself and the folders that its row names.  Each of these has an earlier row, so there is no circle.
+ */
 struct layer {
     const char *folder, *below;
 };
@@ -60,7 +60,7 @@ struct modules {
     int n;
     char *name[MODULES_MOST];              /* path below the root, without its suffix */
     bool uses[MODULES_MOST][MODULES_MOST]; /* [from][to] */
-    int towards[MODULES_MOST];             /* of a search: the next module towards its goal, or -1 */
+    int towards[MODULES_MOST];             /* in a search: the next module towards its goal, or -1 */
 };
 
 static struct modules core_modules = {.root = "core"}, tcp_modules = {.root = "backends/tcp"};
@@ -84,7 +84,7 @@ static void add_use(struct modules *modules, const char *from, const char *to)
     if (user != used) modules->uses[user][used] = true;
 }
 
-/* A file includes another one of its own folder. */
+/* Records that a file includes another one of its own folder. */
 static void add_own_use(struct modules *modules, const char *path, const char *include)
 {
     char target[512];
@@ -93,7 +93,7 @@ static void add_own_use(struct modules *modules, const char *path, const char *i
     add_use(modules, path, target);
 }
 
-/* Finds shortest ways to a module, breadth first.  Returns the module's successor on a circle, or -1. */
+/* Finds shortest paths to a module, breadth first.  Returns the module's successor on a circle, or -1. */
 static int find_circle(struct modules *modules, int goal)
 {
     int queue[MODULES_MOST], n = 1;
@@ -161,14 +161,14 @@ static bool has_word(const char *list, const char *name)
     return false;
 }
 
-/* The folder of a path below its root: "shm/coll" of "shm/coll/store.c", "." of "tcp.c". */
+/* Extracts the folder of a path below its root: "shm/coll" from "shm/coll/store.c", "." from "tcp.c". */
 static void folder_of(const char *path, char *folder, size_t size)
 {
     const char *slash = strrchr(path, '/');
     snprintf(folder, size, "%.*s", slash != NULL ? (int)(slash - path) : 1, slash != NULL ? path : ".");
 }
 
-/* path uses target, both below the root of layers. */
+/* Checks that path may use target.  Both are below the root of layers. */
 static void check_use(const struct layer *layers, int n, const char *path, const char *target, const char *how)
 {
     char from[256], to[256];
@@ -206,11 +206,11 @@ static void test_rows(void **state)
 #define PUBLIC "<tutti/tutti.h> <tutti/types.h> <tutti/store.h> <tutti/dlpack.h>"
 #define KIT "<tutti/backend.h> <tutti/match.h> <tutti/types.h> <tutti/store.h>" /* for plug-ins */
 
-/* What files may include of ours beyond their layer.  The first row that matches a file applies. */
+/* Headers of ours that files may include beyond their layer.  The first row that matches a file applies. */
 static const struct rule {
     const char *files, *may;
 } rules[] = {
-    {"examples/*/*", PUBLIC " " KIT}, /* an out-of-tree backend is among them */
+    {"examples/*/*", PUBLIC " " KIT}, /* includes an out-of-tree backend */
     {"examples/*", PUBLIC},
     {"tools/*", PUBLIC " bench/* run/* conformance/*"},
     {"backends/nccl/*", KIT " cuda/*"},
@@ -256,7 +256,7 @@ static void check_include(const char *path, const struct rule *rule, const char 
 {
     char folder[4096], name[512];
     bool ours = quote == '"' || strncmp(include, "tutti/", 6) == 0;
-    if (!ours) return; /* the system's, or a vendor's */
+    if (!ours) return; /* of the system, or of a vendor */
     folder_of(path, folder, sizeof folder);
     snprintf(name, sizeof name, quote == '"' ? "%s" : "<%s>", include);
     bool own = quote == '"' && exists(folder, include);
@@ -351,7 +351,7 @@ static void read_symbols(const char *objects, const char *sources, struct symbol
     assert_int_equal(pclose(output), 0);
 }
 
-/* objects: folders of the build, up to NULL. */
+/* Checks the calls between folders. objects: folders of the build, up to NULL */
 static void check_calls(const char *const *objects, const char *sources, const struct layer *layers, int n)
 {
     struct symbols defined = {0, NULL}, used = {0, NULL};

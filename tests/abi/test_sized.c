@@ -1,4 +1,4 @@
-/* Programs that were built with older or newer headers: their structs are shorter or longer than the library's. */
+/* Programs that were built with older or newer headers, whose structs are shorter or longer than the library's. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -36,7 +36,7 @@ struct new_p2p_op {
     int64_t later;
 };
 
-/* A copy of a struct at the end of mapped memory: reading beyond its size is a SIGSEGV. */
+/* Copies a struct to the end of mapped memory, so that reading beyond its size is a SIGSEGV. */
 static const void *at_the_end(const void *data, size_t bytes)
 {
     static char *pages;
@@ -49,7 +49,7 @@ static const void *at_the_end(const void *data, size_t bytes)
     return memcpy(pages + page - bytes, data, bytes);
 }
 
-/* A group of this process alone. */
+/* Returns a group of this process alone. */
 static tutti_group *alone(void)
 {
     tutti_store *store = NULL;
@@ -92,7 +92,7 @@ static void test_newer(void **state)
     tutti_destroy_process_group(group);
 }
 
-/* The distance of a list's elements is the program's. */
+/* A list's elements have the distance that the program's headers give them. */
 static void test_list(void **state)
 {
     tutti_group *group = alone();
@@ -119,7 +119,7 @@ static void test_list(void **state)
 
 static tutti_opts opts;
 
-/* Calls of functions that take a size, by number.  Each must refuse a size that cannot be right. */
+/* Calls functions that take a size, by number.  Each must refuse a size that cannot be right. */
 static int make_group(int which, size_t bytes)
 {
     static tutti_group_opts group_opts;

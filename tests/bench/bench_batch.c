@@ -1,4 +1,5 @@
-/* What a message costs in a batch, and begun one by one: two processes that share memory, or not (TUTTI_SHM=0).
+/* The cost of a message in a batch, and of one begun alone, between two processes that share memory, or not
+ * (TUTTI_SHM=0).
  *
  *     tutti-run -n 2 build/tests/bench_batch [messages] [bytes]
  */
@@ -36,7 +37,7 @@ static void as_a_batch(int n)
     TUTTI_CHECK(tutti_batch_isend_irecv(ops, 2 * n, NULL, works));
 }
 
-/* Returns nanoseconds per message; *begin: those spent in the calls that begin them. */
+/* Returns nanoseconds a message. *begin receives the part that is spent in the calls that begin them. */
 static double measure(void (*start)(int n), int n, int rounds, double *begin)
 {
     double begun = 0, from = now_ns();

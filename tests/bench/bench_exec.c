@@ -1,10 +1,9 @@
-/* What the executor itself costs a step: plans run over a table whose messages take no time and carry no data.
+/* The executor's own cost a step: plans run over a table whose messages take no time and carry no data.
  *
  *     build/tests/bench_exec
  *
- * "at once": send and recv answer DONE.  "later": both are pending, and end through exec_complete, first in first out.
- * ns/step is the median of many runs, exec_start included.  The target is 20 ns.
- */
+ * "at once": send and recv answer DONE. "later": both are pending, and end through exec_complete, first in first out.
+ * ns/step is the median of many runs, exec_start included.  The target is 20 ns. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,7 +72,7 @@ static void measure(tutti_kind kind, const char *what, const char *name, int siz
 {
     static double times[RUNS];
     static float in_data[256], out_data[256];
-    /* at most one element a part: steps, but almost no data */
+    /* at most one element a part: all steps, but almost no data */
     struct plan *plan = build(kind, name, size, strcmp(name, "ring") == 0 ? size : 1, recv_reduce);
     struct exec *exec = plan != NULL ? exec_new(plan) : NULL;
     if (exec == NULL || plan->n_steps == 0) {
@@ -92,7 +91,7 @@ static void measure(tutti_kind kind, const char *what, const char *name, int siz
                                       .dtype = TUTTI_FLOAT32,
                                       .op = TUTTI_SUM,
                                       .owner = &in};
-        /* as many runs per reading as hide the cost of reading the clock */
+        /* enough runs a reading to hide the cost of reading the clock */
         int repeat = 1 + (int)(2000 / plan->n_steps);
         for (int i = 0; i < RUNS; i++) {
             double begin = now_ns();

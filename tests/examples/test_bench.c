@@ -45,7 +45,8 @@ static const char *csv_line(const char *text, const char *op, int ranks, long lo
     return text + used + 1;
 }
 
-/* Every operation at every size, and nothing else; no prefix, although tutti-run was not told so. */
+/* Checks that there is every operation at every size, nothing else, and no prefix, which tutti-bench turns off by
+ * itself. */
 static void all_right(const char *ranks)
 {
     static const long long sizes[] = {0, 4, 100, 65536, 1 << 20};
@@ -57,7 +58,7 @@ static void all_right(const char *ranks)
     launch_free(&launch);
 }
 
-/* Ranks whose stacks have 64 KiB. */
+/* Runs ranks with stacks of 64 KiB. */
 static void small_stack(void **state)
 {
     (void)state;
@@ -89,7 +90,7 @@ static void one_rank_all_right(void **state)
     all_right("1");
 }
 
-/* The table has a row per case, and its last column, the number of wrong elements, is 0. */
+/* Checks that the table has a row a case, and that its last column, the number of wrong elements, is 0. */
 static void assert_table(const char *ranks, const char *dtype, const char *reduce_op, const char *alloc)
 {
     struct launch launch = bench(ranks, "4096", dtype, reduce_op, "--async", alloc);
@@ -171,7 +172,8 @@ static struct launch tune(const char *ranks, const char *which, const char *path
     return RUN("-n", ranks, TUTTI_BENCH_PATH, "--ops", which, "--sizes", "64K,4", "--ms", "1", "--tune", path);
 }
 
-/* TUTTI_TUNING reads what --tune writes.  Rows for other groups stay, and a file of another kind is not touched. */
+/* TUTTI_TUNING reads the file that --tune writes.  Rows for other groups stay, and a file of another kind is left as it
+ * is. */
 static void tunes(void **state)
 {
     char folder[] = "/tmp/tutti-bench-XXXXXX", path[64];

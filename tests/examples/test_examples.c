@@ -1,4 +1,4 @@
-/* Each example under tutti-run, on the backend of TUTTI_TEST_BACKEND (tcp): its output is as in the tutorials. */
+/* Each example under tutti-run, on the backend of TUTTI_TEST_BACKEND (tcp).  Its output equals the tutorials'. */
 #include "tools/launch.h"
 
 #include <ctype.h>
@@ -7,8 +7,8 @@
 
 enum { RANKS = 4, LINES_MAX = 4 * RANKS };
 
-/* The output of 4 ranks, in any order.  A line with @ stands for one line per rank, @ being the rank; # is any number.
- */
+/* The output of 4 ranks, in any order.  A line with @ stands for one line a rank, and @ for the rank. # stands for any
+ * number. */
 static const struct example {
     const char *name;
     const char *line[LINES_MAX];
@@ -51,7 +51,7 @@ static void path_of(const char *name, char *path, size_t capacity)
     snprintf(path, capacity, "%s/%s", TUTTI_EXAMPLES_DIR, name);
 }
 
-/* True if line, up to its end, matches the pattern; rank replaces @. */
+/* True if line, up to its end, matches the pattern. rank replaces @. */
 static bool matches(const char *pattern, int rank, const char *line)
 {
     for (; *pattern; pattern++) {
@@ -187,7 +187,7 @@ static void uneven_shares_weigh_right(void **state)
     assert_same_curve(&three, &one, "3");
 }
 
-/* The same over a provider's datagram endpoints. */
+/* Trains over a provider's datagram endpoints. */
 static void training_over_datagrams(void **state)
 {
     (void)state;

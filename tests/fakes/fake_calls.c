@@ -50,7 +50,7 @@ static void *late_main(void *argument)
     return NULL;
 }
 
-/* Starts its operations of a group once all have been submitted. */
+/* Starts a communicator's operations of a group once all have been submitted. */
 static ncclResult_t start(ncclComm_t comm)
 {
     if (comm->n_held == 0 || atomic_load(&comm->works)) return ncclSuccess;
@@ -95,7 +95,8 @@ static ncclResult_t call(ncclComm_t comm, struct fake_call what, const void *sen
                          CUstream stream)
 {
     if (comm == NULL || what.dtype < 0 || what.dtype > ncclBfloat16) return ncclInvalidArgument;
-    if (!fake_is_free(comm) || (comm->n_held > 0 && depth == 0)) return ncclInvalidArgument; /* it was not polled */
+    if (!fake_is_free(comm) || (comm->n_held > 0 && depth == 0))
+        return ncclInvalidArgument; /* the communicator was not polled */
     if (what.root >= comm->n || peer >= comm->n || n_group == GROUP_MAX) return ncclInvalidArgument;
     if (what.count == 0) return ncclSuccess;
     struct fake_op *op = calloc(1, sizeof *op);

@@ -1,9 +1,9 @@
-/* FAKE: a stand-in for NVIDIA's driver, for tests on machines without a GPU.  Device memory is host memory, a stream
- * is a thread that works through a queue, an event is a count.  What CUDA forbids during a capture, or
- * without a context, is refused here too.
+/* FAKE: a stand-in for NVIDIA's driver, for tests on machines without a GPU.  Device memory is host memory, a stream is
+ * a thread that works through a queue, and an event is a count.  Calls that CUDA forbids during a capture, or without a
+ * context, are refused here too.
  *
- *   FAKE_CUDA_DEVICES=N       how many GPUs there are (8)
- *   FAKE_CUDA_PINNED_MOST=N   bytes: pinned host memory beyond is refused
+ *   FAKE_CUDA_DEVICES=N       number of GPUs (8)
+ *   FAKE_CUDA_PINNED_MOST=N   bytes of pinned host memory; more is refused
  */
 #ifndef FAKE_CUDA_H
 #define FAKE_CUDA_H
@@ -17,7 +17,7 @@
 
 enum { FAKE_DEVICES_MAX = 16 };
 
-/* Work of a stream.  A captured one is run at each launch of the graph, so run must not change argument. */
+/* Work of a stream.  Captured work runs at each launch of the graph, so `run` must not change argument. */
 struct fake_work {
     uint64_t (*begin)(void *argument); /* called when it is queued; NULL: its number is 0 */
     void (*run)(void *argument, uint64_t number);
@@ -77,22 +77,22 @@ extern struct CUctx_st fake_contexts[FAKE_DEVICES_MAX];
 /* Enqueues work in the stream, or adds it to the graph being captured from it.  Takes ownership of argument. */
 CUresult fake_enqueue(CUstream stream, const struct fake_work *work, void *argument);
 
-/* NULL means the context's own stream. */
+/* Returns the stream itself, or for NULL the context's own stream. */
 CUstream fake_stream(CUstream stream);
 
-/* Returns false if CUDA forbids the call during a capture; running captures are then invalidated. */
+/* Returns false if CUDA forbids the call during a capture.  Running captures are then invalidated. */
 bool fake_may(void);
 
 CUcontext fake_current(void);
 
-/* True if one of the context's streams has work; the other waits until none has. */
+/* True if one of the context's streams has work.  The second one waits until none has. */
 bool fake_is_busy(CUcontext context);
 void fake_wait_for(CUcontext context);
 
-/* For tests: the device fails.  Its events report the error from then on, and host functions are not called. */
+/* Makes the device fail, for tests.  Its events report the error from then on, and host functions are not called. */
 void fake_break(int device, bool broken);
 
-/* For tests: the number of streams. */
+/* Returns the number of streams of a priority, for tests. */
 int fake_streams_of_priority(int priority);
 
 #endif

@@ -210,7 +210,7 @@ static CUresult give_back(char *memory, bool host)
     return CUDA_SUCCESS;
 }
 
-/* As in CUDA, waits for work that may use the memory. */
+/* Waits for work that may use the memory, as CUDA does. */
 CUresult cuMemFree(CUdeviceptr memory)
 {
     pthread_mutex_lock(&device_lock);
@@ -238,7 +238,7 @@ CUresult cuPointerGetAttributes(unsigned int n, CUpointer_attribute *what, void 
     return CUDA_SUCCESS;
 }
 
-/* True if all of it is memory of this kind: on a GPU, a copy to or from anything else crashes. */
+/* True if all of it is memory of this kind.  On a GPU, a copy to or from other memory crashes. */
 static bool is_within(const void *at, size_t bytes, bool host)
 {
     pthread_mutex_lock(&device_lock);
@@ -287,8 +287,8 @@ static void arrive(void *argument, uint64_t number)
     memcpy((void *)arrival->to, arrival->data, arrival->bytes);
 }
 
-/* As CUDA does for unpinned host memory: the call returns when the memory has been read.  The rest of the copy stays in
- * the legacy stream, for which other streams do not wait. */
+/* Copies unpinned host memory as CUDA does.  The call returns when the memory has been read.  The rest of the copy
+ * stays in the legacy stream, for which other streams do not wait. */
 static CUresult bring(CUdeviceptr to, const void *from, size_t bytes)
 {
     static const struct fake_work work = {NULL, arrive, free};
@@ -303,7 +303,7 @@ static CUresult bring(CUdeviceptr to, const void *from, size_t bytes)
 CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes)
 {
     if (fake_current() == NULL) return CUDA_ERROR_INVALID_CONTEXT;
-    cuStreamSynchronize(NULL); /* the legacy stream's order */
+    cuStreamSynchronize(NULL); /* keeps the legacy stream's order */
     bool pageable = !is_within((void *)from, 1, false) && !is_within((void *)from, 1, true);
     if (pageable && is_within((void *)to, bytes, false)) return bring(to, (void *)from, bytes);
     memcpy((void *)to, (void *)from, bytes);
@@ -315,7 +315,7 @@ CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstr
     return enqueue_copy((struct copy){(void *)to, (void *)from, bytes, 0}, stream);
 }
 
-/* As in CUDA, host memory that is not pinned is copied before the call returns. */
+/* Copies host memory.  As in CUDA, memory that is not pinned is copied before the call returns. */
 static CUresult copy_host(struct copy copy, const void *device, const void *host, CUstream stream)
 {
     if (!is_within(device, copy.bytes, false)) return CUDA_ERROR_INVALID_VALUE;

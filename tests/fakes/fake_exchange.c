@@ -1,4 +1,4 @@
-/* FAKE NCCL's operations, running in a stream: each is a set of messages through mailboxes in shared memory. */
+/* FAKE NCCL's operations in a stream: each is a set of messages through mailboxes in shared memory. */
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static void nap(void)
     nanosleep(&little, NULL);
 }
 
-/* As on a GPU, the kernel spins until the communicator is aborted. */
+/* Spins until the communicator is aborted, as a kernel on a GPU does. */
 static void stand_still(ncclComm_t comm)
 {
     while (!atomic_load(&comm->aborted)) nap();
@@ -83,7 +83,7 @@ static void move_to_self(struct fake_message *messages, int n, int self)
     }
 }
 
-/* Messages of one direction to one peer are transferred in order. */
+/* True if the message is the next of its direction to its peer.  Such messages are transferred in order. */
 static bool is_first(const struct fake_message *messages, int i)
 {
     for (int k = 0; k < i; k++)
@@ -151,7 +151,7 @@ static void collective(struct fake_op *op)
     free(messages);
 }
 
-/* Returns true if a fault was requested for this operation; it has then been injected. */
+/* Injects the fault that was requested for this operation.  Returns false if there is none. */
 static bool play_fault(ncclComm_t comm)
 {
     uint64_t number = ++comm->ops;

@@ -1,4 +1,4 @@
-/* FAKE NCCL's communicators: made, split, registered with, ended. */
+/* FAKE NCCL's communicators: creation, splits, registration, end. */
 #include "fake_nccl.h"
 
 #include <fcntl.h>
@@ -54,7 +54,7 @@ size_t fake_nccl_allocated(void)
     return atomic_load(&allocated);
 }
 
-/* As before 2.26 on a GPU with multicast: rounds to its granularity. */
+/* Rounds to the multicast granularity, as NCCL before 2.26 does on a GPU with multicast. */
 ncclResult_t ncclMemAlloc(void **memory, size_t bytes)
 {
     enum { UNIT = 512 << 20 };
@@ -181,16 +181,16 @@ static void choose(ncclComm_t comm, int color, int key)
     atomic_store(&mine->turn, comm->splits);
 }
 
-enum { WINDOW = -77 }; /* as a color */
+enum { WINDOW = -77 }; /* color of a window's registration */
 
-/* Work of the communicator's own thread, and where the result goes. */
+/* Work of the communicator's own thread, and the place of the result. */
 struct together {
     ncclComm_t comm, child;
     ncclComm_t *part;
     void **window, *memory;
 };
 
-/* Orders the child's ranks, when all have chosen: by key, then by rank. */
+/* Orders the new communicator's ranks, when all have chosen: by key, then by rank. */
 static ncclResult_t make_child(struct together *task)
 {
     ncclComm_t comm = task->comm;
@@ -220,7 +220,7 @@ static ncclResult_t look_at_split(struct together *task)
     return result != ncclSuccess || is_ready(task->child) ? result : ncclInProgress;
 }
 
-/* Like NCCL, stores through the caller's pointer when it completes, even if by an abort. */
+/* Stores through the caller's pointer when it completes, as NCCL does, even if by an abort. */
 static void *together_main(void *argument)
 {
     static const struct timespec nap = {0, 300000};
@@ -258,7 +258,7 @@ void fake_begin_working(ncclComm_t comm, void *(*fn)(void *), void *argument)
     pthread_detach(thread);
 }
 
-/* Like NCCL's, the result does not say that the call is in progress. */
+/* Starts the work.  As with NCCL, the result does not say that the call is in progress. */
 static ncclResult_t begin_together(struct together task)
 {
     struct together *copy = malloc(sizeof *copy);
@@ -367,7 +367,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
     atomic_store(&comm->aborted, true);
     bool busy = true;
-    for (int i = 0; i < 5000 && busy; i++) { /* ends its running operations, and the other operations of the device */
+    for (int i = 0; i < 5000 && busy; i++) { /* its running operations end, and the other operations of the device */
         busy = is_busy(comm) || atomic_load(&comm->works) || fake_is_busy(comm->context);
         if (busy) usleep(1000);
     }

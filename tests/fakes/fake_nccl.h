@@ -1,16 +1,20 @@
 /* FAKE: a stand-in for NCCL on the FAKE driver's streams, for ranks in one process or in several on one host.  Data
- * goes through shared memory; every call of a collective is compared with the peers'.  What NCCL demands is demanded: a
- * communicator is polled until it is ready, and again after its first operation, whose connections are made then, and
- * during a split or the registration of a window, for which all ranks come; under a split nothing may be under way.
- * One that is destroyed waits for its peers' goodbyes (ncclCommFinalize), one that is aborted for the whole device.
+ * goes through shared memory, and every call of a collective is compared with the peers'.
+ *
+ * NCCL's demands are checked.  A communicator must be polled until it is ready, and again after its first operation,
+ * which makes its connections, and during a split or the registration of a window.  All ranks must take part in those
+ * two, and nothing may run during a split.  Destroying a communicator waits for its peers' goodbyes (ncclCommFinalize),
+ * and aborting one waits for the whole device.
  *
  *   FAKE_NCCL_FAULT=KIND@RANK:N   on that rank of a communicator:
- *       error@R:N   its Nth operation meets an asynchronous error      hang@R:N   its Nth operation never ends
- *       slow@R:N    each operation begins N milliseconds late          oom@R:0    its communicators find no memory
- *   FAKE_NCCL_LATE_US=N   every call is answered ncclInProgress, and a thread of its own puts the operation into its
- *                         stream N microseconds later, as NCCL does from 2.23 on
- *   FAKE_NCCL_VERSION=22809   the version that is told.  Before 22700 one thread may begin nothing while something of
- *                             another call of its is under way
+ *      error@R:N   its Nth operation meets an asynchronous error
+ *      hang@R:N    its Nth operation never ends
+ *      slow@R:N    each operation begins N milliseconds late
+ *      oom@R:0     its communicators find no memory
+ *   FAKE_NCCL_LATE_US=N           every call answers ncclInProgress.  A separate thread puts the operation into its
+ *                                 stream N microseconds later, as NCCL does from 2.23 on
+ *   FAKE_NCCL_VERSION=22809       the reported version.  Before 22700, a thread may begin nothing while something of
+ *                                 another call of its own is under way
  */
 #ifndef FAKE_NCCL_H
 #define FAKE_NCCL_H
@@ -54,7 +58,7 @@ struct fake_box {
     char data[FAKE_CHUNK];
 };
 
-/* A rank's request for a split; two turns, since a rank may be ahead by one. */
+/* A rank's request for a split.  There are two turns, because a rank may be ahead by one. */
 struct fake_choice {
     atomic_int turn;
     int color, key;
@@ -82,9 +86,9 @@ struct ncclComm {
     int splits, windows;
     CUcontext context;
     struct ncclComm *next; /* all existing communicators */
-    pthread_t caller;      /* thread that started the pending call; job: which call */
+    pthread_t caller;      /* thread that started the pending call; job: the call */
     uint64_t job;
-    atomic_bool works; /* a thread of its own handles a split, a window or a deferred operation */
+    atomic_bool works; /* a separate thread handles a split, a window or a deferred operation */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     uint64_t tickets, serving; /* operations run in the order in which they were enqueued */
@@ -119,10 +123,10 @@ extern const struct fake_work fake_nccl_work;
 
 size_t fake_bytes(ncclDataType_t type);
 
-/* a = a op b, n elements, for the built-in op that stands behind call.op. */
+/* Computes a = a op b for n elements, with the built-in op of call.op. */
 void fake_reduce(ncclDataType_t type, ncclRedOp_t op, void *a, const void *b, uint64_t n);
 
-/* x = x * factor, or x / divisor where that is not 0. */
+/* Computes x = x * factor, or x / divisor if divisor is not 0. */
 void fake_scale(ncclDataType_t type, void *x, uint64_t n, double factor, int divisor);
 
 double fake_scalar(ncclDataType_t type, const void *scalar);
@@ -133,25 +137,25 @@ void fake_release(ncclComm_t comm);
 /* True if the communicator is ready and no thread works on it. */
 bool fake_is_free(ncclComm_t comm);
 
-/* Starts a thread that works on the communicator; enqueues the operations that waited for its connections. */
+/* Starts a thread that works on the communicator, and enqueues the operations that waited for its connections. */
 void fake_begin_working(ncclComm_t comm, void *(*fn)(void *), void *argument);
 void fake_enqueue_held(ncclComm_t comm);
 
-/* For tests: the number of splits in this process. */
+/* Returns the number of splits in this process, for tests. */
 int fake_nccl_splits(void);
 
-/* For tests: the bytes allocated by ncclMemAlloc in total. */
+/* Returns the bytes allocated by ncclMemAlloc in total, for tests. */
 size_t fake_nccl_allocated(void);
 
-/* For tests: the number of windows and communicators that exist. */
+/* Return the number of existing windows and communicators, for tests. */
 int fake_nccl_windows(void);
 int fake_nccl_communicators(void);
 
-/* For tests: the number of misuses that NCCL would not notice but that corrupt its state; and records one more. */
+/* Returns, or increases, the number of misuses that NCCL would not notice but that corrupt its state.  For tests. */
 int fake_nccl_misuses(void);
 void fake_misused(const char *how);
 
-/* For tests: counts communicators; starts n operations by one call of this thread. */
+/* Counts communicators, and starts n operations by one call of this thread.  For tests. */
 void fake_job_list(ncclComm_t comm);
 void fake_job_unlist(ncclComm_t comm);
 void fake_job_begin(ncclComm_t *comms, int n);

@@ -143,7 +143,7 @@ static void push(CUstream stream, struct fake_task *task)
     pthread_mutex_unlock(&stream->lock);
 }
 
-/* True if the legacy stream blocks a capture in its context; using it then invalidates that. */
+/* True if the legacy stream blocks a capture in its context.  Using it then invalidates the capture. */
 static bool is_barred(CUstream stream, bool use)
 {
     bool barred = false;
@@ -446,8 +446,9 @@ struct host_call {
     void *data;
 };
 
-/* As CUDA does it, on a thread of the driver's, which comes some time after the event before it; one after the other,
- * also those of different streams, which CUDA leaves open; and not at all after an error. */
+/* Calls a host function as CUDA does: on a thread of the driver's, some time after the event before it.  The functions
+ * run one after the other, also those of different streams, which CUDA leaves open.  After an error they are not
+ * called. */
 static void host_run(void *argument, uint64_t number)
 {
     static const struct timespec late = {0, 100000};

@@ -1,13 +1,13 @@
 #!/bin/bash
 # The nccl backend on a GPU.
 #
-#     tests/gpu/run.sh --pack DIR [BUILD]   on the machine that builds: puts the programs, and the libraries that the
-#                                           other one may lack, into DIR; BUILD is a build folder (build)
+#     tests/gpu/run.sh --pack DIR [BUILD]   on the machine that builds: copies the programs, and libraries that the
+#                                           other machine may lack, into DIR.  BUILD is a build folder (build)
 #     tests/gpu/run.sh DIR [PART..]         on the machine with the GPU; PARTs: cases two staged eager shared refuse
 #                                           examples bench overhead
 #
-# Prints one line per check, and at the end how many failed.  The stand-ins of tests/fakes are never used here, but for a
-# dry run of this script: TUTTI_GPU_DRY_RUN=1 and their folder in LD_LIBRARY_PATH.
+# Prints one line a check, and at the end how many failed.  Only a dry run of this script uses the stand-ins of
+# tests/fakes: TUTTI_GPU_DRY_RUN=1 and their folder in LD_LIBRARY_PATH.
 set -u
 
 # Removes output of an example that differs between runs.
@@ -29,7 +29,7 @@ pack() {
         done
     done
     cp "$(dirname "$0")/../../examples/data/digits.csv" "$dir/examples/data"
-    # tcp loads libfabric by its name, and only for other hosts: it is not needed here
+    # tcp loads libfabric by its name, and only for other hosts, so it is not needed here
     ldd "$dir"/bin/* "$dir"/lib/*.so "$dir"/lib/tutti/*.so | awk '/libuv|libsodium/ {print $3}' | sort -u |
         xargs -r -I{} cp -L {} "$dir/lib"
     cp "$0" "$dir/run.sh"
@@ -47,8 +47,8 @@ dir=$(cd "${1:?a folder made by --pack}" && pwd)
 shift
 parts=" ${*:-cases two staged eager shared refuse examples bench overhead} "
 unset TUTTI_FAKES
-# NCCL and the driver where the loader does not look by itself: a Python package's, a mounted folder's.  Not the driver
-# of the toolkit's forward compatibility, which fails beside a kernel module that it is not for.
+# Finds NCCL and the driver outside the loader's folders: in a Python package, in a mounted folder.  Leaves out the
+# toolkit's forward-compatibility driver, which fails with another kernel module than its own.
 find_library() {
     ldconfig -p | grep -q "$1" && return
     find / \( -path /proc -o -path /sys \) -prune -o -name "$1" -not -path '*/stubs/*' -not -path '*/fakes/*' \
@@ -58,14 +58,14 @@ extra=$( (find_library libcuda.so.1; find_library libnccl.so.2) | sort -u | tr '
 export LD_LIBRARY_PATH=$dir/lib:$extra${LD_LIBRARY_PATH:-}
 export TUTTI_BACKEND_PATH=$dir/lib/tutti
 export NCCL_SOCKET_IFNAME=${NCCL_SOCKET_IFNAME:-lo}
-export NCCL_NET=${NCCL_NET:-Socket} # not the machine's InfiniBand, or a plug-in of the cloud's: two ranks are one host
+export NCCL_NET=${NCCL_NET:-Socket} # neither InfiniBand nor a cloud's plug-in, because both ranks are on one host
 export TUTTI_LOG=${TUTTI_LOG:-warn}
 run=$dir/bin/tutti-run
 failed=0
-# Two ranks on one GPU; NCCL treats each as a host.
+# Two ranks share one GPU, and NCCL treats each as a host.
 two="exec env LOCAL_RANK=0 NCCL_HOSTID=tutti-\$RANK"
 
-check() { # NAME COMMAND..: its output on failure, its last line else
+check() { # NAME COMMAND..: prints the output on failure
     local name=$1 out rc begin=$SECONDS
     shift
     out=$("$@" 2>&1)
@@ -80,7 +80,7 @@ check() { # NAME COMMAND..: its output on failure, its last line else
     fi
 }
 
-same() { # EXPECTED COMMAND..: the sorted output is what the example prints on tcp
+same() { # EXPECTED COMMAND..: compares the sorted output with that of the example on tcp
     local expected=$1 out
     shift
     out=$(timeout 150 "$@") || return
@@ -93,7 +93,7 @@ nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>
 uname -r
 TUTTI_LOG=info "$run" -n 1 "$dir/bin/nccl_cases" bool 2>&1 | grep -m1 -o 'nccl: NCCL.*'
 
-if want refuse; then # before anything is set up: NCCL is not reached
+if want refuse; then # refused before NCCL is called
     out=$(timeout 30 "$run" -n 2 bash -c "exec env LOCAL_RANK=0 '$dir/examples/all_reduce' nccl" 2>&1)
     if grep -q 'ranks 0 and 1 both use one GPU' <<<"$out"; then
         echo 'ok   two ranks on one GPU are refused'
@@ -113,7 +113,7 @@ if want two; then
         check "case $name, 2 ranks" timeout 150 "$run" -n 2 bash -c "$two '$dir/bin/nccl_cases' $name"
     done
 fi
-if want staged; then # through host memory: all of it, and what NCCL does not have
+if want staged; then # through host memory: everything, and the operations that NCCL does not have
     for name in moves reductions bool uneven messages coalesced groups bitwise beyond_nccl large in_order message_order \
         staged_streams staged_refused; do
         for n in 1 2; do
@@ -126,7 +126,7 @@ if want staged; then # through host memory: all of it, and what NCCL does not ha
         done
     done
 fi
-if want eager; then # communicators with their groups, subgroups by ncclCommSplit
+if want eager; then # communicators open with their groups, those of subgroups by ncclCommSplit
     for name in groups coalesced; do
         check "eager $name, 2 ranks" timeout 150 "$run" -n 2 bash -c "export TUTTI_NCCL_EAGER=1; $two '$dir/bin/nccl_cases' $name"
     done

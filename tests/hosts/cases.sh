@@ -11,9 +11,11 @@ all=(two_and_two_v4 three_and_one_v4 two_and_two_v6 three_and_one_v6 every_examp
 two_and_two_v4() { examples_on 10.77.0.1 "0 1" 2 '10\.77\.0\.'; }
 three_and_one_v4() { examples_on 10.77.0.1 "0 1 0 0" 1 '10\.77\.0\.'; }
 two_and_two_v6() { examples_on fd77::1 "0 1" 2 '\[fd77::'; }
-three_and_one_v6() { examples_on fd77::1 "1 0 1 1" 1 '\[fd77::'; } # below: node 0 is on host 1, so its address is ::2
+# The prefix is short, because node 0 is on host 1, whose address is ::2.
+three_and_one_v6() { examples_on fd77::1 "1 0 1 1" 1 '\[fd77::'; }
 
-# examples_on ADDRESS "HOST.." RANKS PREFIX: four ranks; what they print, and that they listen on addresses of the wire
+# examples_on ADDRESS "HOST.." RANKS PREFIX: runs examples on four ranks.  Checks their output, and that they listen on
+# addresses of the network.
 examples_on() {
     local address=$1 on=$2 ranks=$3 prefix=$4 rank
     hosts_up 2
@@ -41,7 +43,7 @@ $(for rank in 0 1; do printf "Rank $rank exchanged %d bytes: right\n" 4 67108864
 
     jobs_clear
     nodes "$address" "$on" "$ranks" "$examples/train" tcp --epochs 5
-    all_well train # it fails below 95 %
+    all_well train # fails below 95 %
     said '*.out' 'accuracy 9[5-9]\.[0-9]+ % on 357 held-out rows, 4 ranks' "the training does not say how good it is"
 }
 
@@ -50,7 +52,7 @@ every_example() {
     hosts_up 2
     local program
     for program in "$examples"/*; do
-        [[ -x $program && -f $program && $program != */spawn ]] || continue # that one starts its own ranks, on one host
+        [[ -x $program && -f $program && $program != */spawn ]] || continue # spawn starts its own ranks, on one host
         jobs_clear
         job 0 -n 4 "$program"
         await_job 0
@@ -83,7 +85,7 @@ operations_on() {
     [[ $(cat "$work"/*.out | wc -l) == 46 ]] || fail "not 9 operations in 5 sizes and a barrier"
 }
 
-# The same with the algorithms that reduce within each host first, chosen by name for all sizes.
+# Does the same with the algorithms that reduce within each host first, chosen by name for all sizes.
 hierarchy_two_and_two() { hierarchy_on "0 1" 2; }
 hierarchy_three_and_one() { hierarchy_on "0 0 0 1" 1; }
 hierarchy_mixed() { hierarchy_on "0 1 1 0 1" 1; }
@@ -96,8 +98,8 @@ hierarchy_on() {
     done
 }
 
-# What an all_reduce of 4 MiB sends from host 0 to host 1, counted on the wire: with two hosts each needs to send the
-# data once.  A ring over four ranks sends it one and a half times, and twice as often where the hosts take turns in it.
+# Counts the bytes that an all_reduce of 4 MiB sends from host 0 to host 1.  With two hosts each needs to send the data
+# once.  A ring over four ranks sends them one and a half times, and twice as often if the hosts alternate in it.
 hierarchy_bytes() {
     hosts_up 2
     local bytes
@@ -122,7 +124,7 @@ count_bytes() {
     count=$((($(in_host 0 cat /sys/class/net/eth0/statistics/tx_bytes) - before) / rounds))
 }
 
-# The conformance suite's quick form, all of it; the full form is for tests/soak/conformance.sh.
+# Runs the conformance suite's quick form.  tests/soak/conformance.sh runs the full form.
 suite_two_and_two_v4() { suite_on 10.77.0.1 "0 1" 2 --quick; }
 suite_two_and_two_v6() { suite_on fd77::1 "0 1" 2 --quick; }
 suite_three_and_one_v4() { suite_on 10.77.0.1 "0 1 0 0" 1 --quick; }
@@ -130,7 +132,7 @@ suite_three_and_one_v6() { suite_on fd77::2 "1 0 1 1" 1 --quick; }
 suite_full_two_and_two_v6() { bound=3600 suite_on fd77::1 "0 1" 2; }
 suite_full_three_and_one_v4() { bound=3600 suite_on 10.77.0.1 "0 1 0 0" 1; }
 
-# suite_on ADDRESS "HOST.." RANKS OPTION..: four ranks
+# suite_on ADDRESS "HOST.." RANKS OPTION..: runs the suite on four ranks
 suite_on() {
     local address=$1 on=$2 ranks=$3
     shift 3
@@ -142,7 +144,7 @@ suite_on() {
     grep -E '^(\[0\] )?all ' "$work/0.out"
 }
 
-# Node 0 has a tuning file, node 1 has none: both must use node 0's, or they would wait for each other.
+# Node 0 has a tuning file and node 1 has none.  Both must use node 0's, or they would wait for each other.
 tuning() {
     hosts_up 2
     nodes 10.77.0.1 "0 1" 2 "$build/bin/tutti-bench" --ops all_reduce --sizes 4,1M --ms 1 --tune "$work/measured"
@@ -234,7 +236,7 @@ own_name_is_loopback() {
     said 0.err 'first.*127\.0\.1\.1' "node 0 does not say that its name leads to loopback"
 }
 
-# Node 1 first, node 0 after 3 s.
+# Starts node 1 first, and node 0 after 3 s.
 store_late() {
     hosts_up 2
     job 1 --nnodes 2 --node-rank 1 --master-addr 10.77.0.1 --master-port 29500 --token-file "$work/token" -n 2 \
@@ -289,7 +291,7 @@ refusals() {
 
 in_use() { in_host 0 ss -Htln | grep -q ':29500 '; }
 
-# Node 1 has another token: it gets an error; node 0 times out and names the missing ranks.
+# Node 1 has another token, so it gets an error.  Node 0 times out and names the missing ranks.
 another_token() {
     hosts_up 2
     (umask 077 && head -c 32 /dev/urandom >"$work/another")

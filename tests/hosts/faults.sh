@@ -25,8 +25,8 @@ got_through() {
     [[ $(cat "$work"/*.out | grep -c ' right after') == 4 ]] || fail "$1: not all ranks end well"
 }
 
-# ended HIGH STATUSES FILES RANKS: that many ranks in FILES ended with one of these within HIGH seconds of their last
-# good round, and were gone within 3 s then
+# ended HIGH STATUSES FILES RANKS: checks that this many ranks in FILES ended with one of the statuses within HIGH
+# seconds of their last good round, and exited within 3 s after that.
 # shellcheck disable=SC2086 # FILES is a pattern
 ended() {
     local line high=$1 n=0
@@ -54,13 +54,13 @@ report() { [[ -n ${SHOW:-} ]] && grep -hE ' TUTTI_ERR_|destroyed|right after' "$
 
 lost='TUTTI_ERR_PEER_LOST|TUTTI_ERR_TIMEOUT|TUTTI_ERR_ABORTED'
 
-# ---- what a job survives (docs/faults.md, row 12) ----------------------------------------------------------------------
+# ---- faults that a job survives (docs/faults.md, row 12) -------------------------------------------------------------
 
 link_returns() {
     looping 20000 65536 3
     in_host 0 ip link set eth0 down
     sleep 1
-    in_host 0 ip addr add fd77::1/64 dev eth0 nodad 2>/dev/null # IPv6 addresses go with the link
+    in_host 0 ip addr add fd77::1/64 dev eth0 nodad 2>/dev/null # the link takes its IPv6 addresses with it
     in_host 0 ip link set eth0 up
     got_through "a link that was down for a second"
 }
@@ -87,7 +87,7 @@ slow() {
     got_through "10 Mbit/s"
 }
 
-# The ranks of a host are stopped for longer than a host may be silent, with all buffers full; its kernel answers.
+# Stops the ranks of a host for longer than a host may be silent, with all buffers full.  The host's kernel answers.
 stopped() {
     looping 40000 33554432 12
     local pid stopped=()
@@ -101,9 +101,9 @@ stopped() {
     got_through "ranks that were stopped"
 }
 
-# ---- what ends it --------------------------------------------------------------------------------------------------
+# ---- faults that end a job -----------------------------------------------------------------------------------------
 
-# Row 13.  Any packet but a reset is answered with one, on both sides.
+# Row 13.  Both sides answer any packet but a reset with a reset.
 reset() {
     needs_nft_on 60000 65536
     local host
@@ -116,7 +116,7 @@ reset() {
     grep -q PEER_LOST "$work"/*.out || fail "nobody says PEER_LOST"
 }
 
-# Row 13 as it stands there, where the kernel can (CONFIG_INET_DIAG_DESTROY).
+# Row 13 by destroying sockets, if the kernel can (CONFIG_INET_DIAG_DESTROY).
 destroyed() {
     looping 60000 65536 30
     in_host 1 ss -K state established dst 10.77.0.1 sport != :29500 dport != :29500 >"$work/ss" 2>&1
@@ -180,7 +180,7 @@ partition_one_way() {
     ended 8 "$lost" '*.out' 4
 }
 
-# Row 42: four hosts, and what one of them sends does not arrive, either at one other or at all others.
+# Row 42: with four hosts, the packets of one do not arrive at one other, or at all others.
 losing_way() { # HOSTS BYTES HOST RULE..
     local n=$1 bytes=$2 host=$3
     shift 3
@@ -219,8 +219,8 @@ partition_resting() {
     ended 12 "$lost" '*.out' 4
 }
 
-# The ranks have joined, but are not connected yet when the link fails.  A connection attempt has a longer limit, because
-# the peer may be busy; ranks far from the store notice the loss of the store first.
+# The ranks have joined, but are not connected yet when the link fails.  A connection attempt has a longer limit,
+# because the peer may be busy.  Ranks on other hosts than the store's notice the loss of the store first.
 partition_before() {
     hosts_up 2
     bound=80 nodes 10.77.0.1 "0 1" 2 "${loop[@]}" 40 60000 65536 20000 2

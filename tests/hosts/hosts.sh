@@ -1,11 +1,11 @@
 # shellcheck shell=bash
-# Hosts for tests: network namespaces joined by a bridge in one more.  Sourced by the cases.
+# Hosts for tests: network namespaces, joined by a bridge in another namespace.  The cases source this file.
 #
 #   hosts_up N           hosts 0 .. N-1: 10.77.0.1.. and fd77::1.. on eth0; beside it aside0, which leads nowhere
 #   job HOST OPTION..    tutti-run on a host, in the background; await_job N waits for the N-th and sets $status
 #   in_host HOST COMMAND..
 #
-# When the shell ends, for whatever reason, it ends the processes on the hosts and removes the hosts.
+# However the shell ends, it ends the processes on the hosts and removes the hosts.
 
 build=${TUTTI_BUILD_DIR:?the folder of the build}
 run=$build/bin/tutti-run
@@ -13,7 +13,7 @@ run=$build/bin/tutti-run
 examples=$build/examples
 # shellcheck disable=SC2034
 loop=("$build/tests/test_hosts" loop) # a rank of the tests
-hosts=() # the numbers of those that are up
+hosts=() # numbers of the running hosts
 jobs=()  # process ids
 
 fail() {
@@ -38,7 +38,7 @@ in_host() {
     ip netns exec "$name-$host" "$@"
 }
 
-# The namespaces are ours alone, so all processes in them were started here.
+# This script made the namespaces, so it started all processes in them.
 host_remove() {
     local pid
     for pid in $(ip netns pids "$name-$1" 2>/dev/null); do kill -KILL "$pid" 2>/dev/null; done
@@ -69,7 +69,7 @@ host_add() {
     hosts+=("$host")
     ip netns add "$name-$host" || return
     in_host "$host" ip link set lo up
-    # first in order, up, and alike on all hosts, as container bridges are: an address that leads to nobody else
+    # first in order, up, and alike on all hosts, like a container bridge: its address leads to no other host
     in_host "$host" ip link add aside0 type veth peer name aside1 || return
     in_host "$host" ip addr add 172.31.0.1/16 dev aside0
     in_host "$host" ip addr add fd31::1/64 dev aside0 nodad 2>/dev/null
@@ -100,7 +100,7 @@ hosts_up() {
     (umask 077 && head -c 32 /dev/urandom >"$work/token")
 }
 
-# A name that the hosts resolve: ADDRESS NAME [HOST..], on all hosts unless some are given.
+# Makes hosts resolve a name: ADDRESS NAME [HOST..], all hosts unless some are named.
 hosts_name() {
     local address=$1 what=$2 host
     shift 2
@@ -112,7 +112,8 @@ hosts_name() {
 
 # ---- jobs ----------------------------------------------------------------------------------------------------------
 
-# job HOST OPTION..: what it prints goes to $work/N.out and N.err, N counting the jobs.  Each is bounded.
+# job HOST OPTION..: starts a job, whose output goes to $work/N.out and N.err.  N counts the jobs.  Each has a time
+# limit.
 job() {
     local host=$1 n=${#jobs[@]}
     shift
@@ -130,7 +131,7 @@ jobs_clear() {
     rm -f "$work"/*.out "$work"/*.err
 }
 
-# nodes ADDRESS "HOST.." RANKS PROGRAM..: a node on each host named, in order; a host may have several.
+# nodes ADDRESS "HOST.." RANKS PROGRAM..: starts a node on each named host, in order.  A host may have several.
 nodes() {
     local address=$1 on ranks=$3 rank
     read -ra on <<<"$2"
@@ -161,11 +162,11 @@ printed() {
 }
 
 # shellcheck disable=SC2086 # the first is a pattern
-said() { # FILES WORDS: one of the files has them
+said() { # FILES WORDS: succeeds if one of the files has the words
     grep -qE -- "$2" "$work"/$1 || fail "${3:-nobody says \"$2\"}"
 }
 
-# Waits until something holds: SECONDS COMMAND..
+# SECONDS COMMAND..: waits until the command succeeds
 until_true() {
     local limit=$((SECONDS + $1))
     shift
@@ -179,7 +180,7 @@ prints() { grep -qE -- "$2" "$work/$1" 2>/dev/null; } # FILE WORDS
 
 # ---- faults --------------------------------------------------------------------------------------------------------
 
-# nft_in HOST RULE..: for what comes in from the wire.  ip netns' own table goes with the host.
+# nft_in HOST RULE..: adds a rule for incoming packets.  The table is removed with the host.
 nft_in() {
     local host=$1
     shift
@@ -203,10 +204,10 @@ needs_nft() {
 
 # ---- cases ---------------------------------------------------------------------------------------------------------
 
-# run_cases [CASE..]: those named, else those of $all, each in a shell of its own, which ends its hosts
+# run_cases [CASE..]: runs the named cases, or those of $all, each in a shell of its own, which ends its hosts
 run_cases() {
     local case code
-    # shellcheck disable=SC2154 # all: of who sources this
+    # shellcheck disable=SC2154 # the sourcing script sets all
     [[ $# -gt 0 ]] || set -- "${all[@]}"
     for case in "$@"; do
         ("$case")

@@ -6,7 +6,7 @@ set -uo pipefail
 
 all=(mpirun_two_hosts mpiexec_two_hosts)
 
-# As on a cluster, all hosts resolve all names; mpirun reaches the second host through a stand-in for ssh.
+# As on a cluster, all hosts resolve all names.  mpirun reaches the second host through a stand-in for ssh.
 named_hosts() {
     local host
     hosts_up 2
@@ -24,7 +24,7 @@ AGENT
     chmod +x "$work/rsh"
 }
 
-# on_first COMMAND..: a launcher on the first host
+# on_first COMMAND..: runs a launcher on the first host
 on_first() {
     in_host 0 unshare --uts bash -c 'hostname first && exec timeout -k 5 60 "$@"' first "$@" \
         >"$work/0.out" 2>"$work/0.err" </dev/null || fail "$* on two hosts"
@@ -67,13 +67,13 @@ mpirun_two_hosts() {
     TUTTI_LOG=info on_first "${start[@]}" "$examples/all_reduce" mpi
     all_reduced
     suite mpi "${start[@]}"
-    on_first "${start[@]}" "$build/tests/test_faults_mpi" idle "$work/beside" # asleep, they hear those on other hosts
+    on_first "${start[@]}" "$build/tests/test_faults_mpi" idle "$work/beside" # sleeping ranks are woken by other hosts
 }
 
 mpiexec_two_hosts() {
     command -v mpiexec.mpich >/dev/null || skip "mpiexec.mpich is not there"
     named_hosts
-    # mpiexec mixes pieces of lines; tutti-run keeps them whole, and reads the hosts as mpiexec does
+    # tutti-run keeps lines whole, which mpiexec mixes, and reads the hosts as mpiexec does
     printf '%s\n' first:2 second:2 >"$work/hosts"
     local start=(env HYDRA_HOST_FILE="$work/hosts" HYDRA_LAUNCHER=ssh HYDRA_LAUNCHER_EXEC="$work/rsh" "$run" --mpi=mpich -n 4)
     TUTTI_LOG=info on_first "${start[@]}" "$examples/all_reduce" tcp

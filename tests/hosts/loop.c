@@ -13,7 +13,7 @@ static int report_failure(int status, double since)
     return 3;
 }
 
-/* Element 0 tells whether rank 0 continues; the others are computed from rank and round. */
+/* Sets element 0 to whether rank 0 continues, and computes the others from rank and round. */
 static void fill(float *x, size_t n, int rank, int round, bool more)
 {
     for (size_t i = 1; i < n; i++) x[i] = (float)(rank + round % 100 + (int)(i % 100));

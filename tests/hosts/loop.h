@@ -2,13 +2,13 @@
  *
  *     test_hosts loop SECONDS TIMEOUT_MS BYTES [STORE_TIMEOUT_MS [PAUSE_S]]
  *
- * Prints "joined", and "running" after the first result.  Then "right after N rounds", or "S.SSS STATUS: message",
- * S.SSS being the seconds since the last good round.  Exits with 0, with 3 after an error, or with 4 after a wrong
- * result. */
+ * It prints "joined", and "running" after the first result.  Then it prints "right after N rounds", or "S.SSS STATUS:
+ * message", where S.SSS is the seconds since the last good round.  It exits with 0, with 3 after an error, or with 4
+ * after a wrong result. */
 #ifndef TESTS_LOOP_H
 #define TESTS_LOOP_H
 
-/* Runs it with the arguments after "loop"; returns the exit status. */
+/* Runs the rank with the arguments after "loop".  Returns the exit status. */
 int loop_main(char **argument);
 
 #endif

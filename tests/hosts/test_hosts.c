@@ -1,8 +1,9 @@
-/* Several hosts: each case is a function of cases.sh or faults.sh, which make hosts of network namespaces.  Where that
- * is not permitted, all are skipped.
+/* Several hosts: each case is a function of cases.sh or faults.sh, which make hosts of network namespaces.  All cases
+ * are skipped where that is not permitted.
  *
  *     test_hosts                   the tests
- *     test_hosts loop ARGUMENT..   a rank of theirs */
+ *     test_hosts loop ARGUMENT..   a rank of theirs
+ */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -69,7 +70,7 @@ static void start(struct script *script)
     dup2(fileno(script->output), STDERR_FILENO);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     setenv("TUTTI_BUILD_DIR", TUTTI_BUILD_DIR, 1);
-    alarm(LIMIT_S); /* ends bash itself; the next run removes what is left */
+    alarm(LIMIT_S); /* ends bash itself; the next run removes the remains */
     execlp("bash", "bash", path, script->name, (char *)NULL);
     _exit(127);
 }

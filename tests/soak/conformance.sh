@@ -1,5 +1,5 @@
 #!/bin/bash
-# The conformance suite's full form, all of it: processes, threads, several hosts.  Some tens of minutes on 2 cores.
+# Runs the conformance suite's full form: processes, threads, several hosts.  It takes some tens of minutes.
 #
 #   tests/soak/conformance.sh [BUILD_DIR]     default: build
 set -uo pipefail
@@ -9,7 +9,7 @@ suite=$build/bin/tutti-conformance
 export TUTTI_BACKEND_PATH=$build/tests/plugins:$build/lib/tutti TUTTI_BUILD_DIR=$build
 failed=0
 
-# run NAME COMMAND..
+# run NAME COMMAND..: runs a part of it
 run() {
     local name=$1 started=$SECONDS status=0
     shift

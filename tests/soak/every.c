@@ -1,7 +1,8 @@
-/* One run of each operation, small: for tools that make programs slow.
+/* Runs each operation once, small, for tools that make programs slow.
  *
- *   every threads N [BACKEND]     ranks are threads; default: the tests' loop
- *   tutti-run -n N every BACKEND  ranks are processes */
+ *    every threads N [BACKEND]      ranks are threads; default: the tests' loop
+ *    tutti-run -n N every BACKEND   ranks are processes
+ */
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -65,7 +66,7 @@ static void collectives(tutti_group *group, int rank, int size)
     free(b);
 }
 
-/* Every supported dtype and op, once. */
+/* Runs every supported dtype and op once. */
 static void reductions(tutti_group *group)
 {
     static const tutti_dtype dtypes[] = {

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Ranks are stopped and killed at random for a while, over shared memory and the network in turns; then ranks are killed
-# in their first operation.  Counts hangs, wrong values and wrong names.  FAULTS_SEED=n repeats a run.
+# Stops and kills ranks at random for a while, over shared memory and the network in turns.  Then kills ranks in their
+# first operation.  Counts hangs, wrong values and wrong names.  FAULTS_SEED=n repeats a run.
 #
 #   tests/soak/faults.sh [BUILD_DIR] [SECONDS] [COLD_KILLS]     default: build 300 200
 set -euo pipefail

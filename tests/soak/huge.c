@@ -1,9 +1,9 @@
 /* More than 2 GiB in one operation: counts and offsets must not pass through 32 bits anywhere.
  *
- *   tutti-run -n 2 huge [BACKEND]
+ *    tutti-run -n 2 huge [BACKEND]
  *
- * Each rank holds one tensor of 2^31 + 5 bytes at a time, besides what the library takes for the reduction.  All values
- * are checked; as they have a period of 251, a slip by any power of two is seen. */
+ * Each rank holds one tensor of 2^31 + 5 bytes at a time, besides the library's memory for the reduction.  All values
+ * are checked.  They have a period of 251, so an error by any power of two is seen. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ static void give(int8_t *memory, int64_t bytes)
     munmap(memory, (size_t)bytes);
 }
 
-/* Element i is (i % PERIOD + seed) * factor, wrapped. */
+/* Sets element i to (i % PERIOD + seed) * factor, wrapped. */
 static void make_period(int8_t period[2 * PERIOD], int seed, int factor)
 {
     for (int i = 0; i < 2 * PERIOD; i++) period[i] = (int8_t)(uint8_t)((i % PERIOD + seed) * factor);

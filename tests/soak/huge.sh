@@ -1,5 +1,5 @@
 #!/bin/bash
-# One operation each of more than 2 GiB, checked; takes a minute and 5 GiB of memory with two ranks.
+# Runs each operation with more than 2 GiB, and checks it.  Takes a minute and 5 GiB of memory with two ranks.
 #
 #   tests/soak/huge.sh [BUILD_DIR] [BACKEND]     default: build tcp
 set -euo pipefail

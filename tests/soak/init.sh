@@ -1,6 +1,6 @@
 #!/bin/bash
-# One rank of four is killed 500 times on each transport, at a random moment from the first instruction of main to the
-# return of init.  The seed is printed; INIT_SEED=n repeats it.
+# Kills one rank of four 500 times on each transport, at a random moment from the first instruction of main to the
+# return of init.  Prints the seed.  INIT_SEED=n repeats it.
 #
 #   tests/soak/init.sh [BUILD_DIR] [TIMES]     default: build 500
 set -euo pipefail

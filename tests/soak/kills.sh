@@ -1,6 +1,6 @@
 #!/bin/bash
-# One rank of four is killed 100 times, at a random moment: attaching, in small operations, in large ones.  The seed is
-# printed; FAULTS_SEED=n repeats it.
+# Kills one rank of four 100 times, at a random moment: attaching, in small operations, in large ones.  Prints the seed.
+# FAULTS_SEED=n repeats it.
 #
 #   tests/soak/kills.sh [BUILD_DIR] [TIMES]     default: build 100
 set -euo pipefail

@@ -1,8 +1,8 @@
 #!/bin/bash
-# One run of each operation under valgrind's memcheck: three ranks as threads, then two processes over tcp, then the
+# Runs each operation under valgrind's memcheck: three ranks as threads, then two processes over tcp, then the
 # quick form of the conformance suite.
 #
-#   tests/soak/memcheck.sh [BUILD_DIR]     default: build; a build with the tests, without sanitizers
+#   tests/soak/memcheck.sh [BUILD_DIR]     default: build, which has the tests and no sanitizer
 #
 # Exits with 0 if there was no error and none of our blocks was definitely lost.
 set -euo pipefail

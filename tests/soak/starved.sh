@@ -1,6 +1,6 @@
 #!/bin/bash
-# Makes every call for memory, a mapping, a descriptor or a thread fail once, on either of two ranks, by shared memory
-# and over the network: about 600 jobs.
+# Makes every call for memory, a mapping, a descriptor or a thread fail once, on either of two ranks, over shared
+# memory and over the network.  Runs about 600 jobs.
 #
 #   tests/soak/starved.sh [BUILD_DIR]     default: build
 set -euo pipefail

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Installs a build into a folder of its own, and builds against it, from elsewhere, the README's program or the plug-in.
+# Installs a build into a folder of its own.  Builds the README's program or the plug-in against it, from another
+# folder.
 #
 #   tests/tools/install.sh SOURCE BUILD pkg-config|find_package|my_backend
 set -euo pipefail
@@ -8,7 +9,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 cmake --install "$build" --prefix "$work/first" >"$work/log"
-mv "$work/first" "$work/moved" # what is installed may be moved
+mv "$work/first" "$work/moved" # an installation may be moved
 mkdir "$work/program"
 awk '/^```c$/ {inside = 1; next} /^```$/ {inside = 0} inside' "$source/README.md" >"$work/program/program.c"
 cd "$work/program"

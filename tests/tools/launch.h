@@ -1,4 +1,4 @@
-/* Starts tutti-run, collects what it prints, and bounds every wait.
+/* Starts tutti-run, collects its output, and bounds every wait.
  *
  * The test becomes a subreaper, so processes that a job leaves behind become its children and launch_nothing_left finds
  * them. */
@@ -42,29 +42,29 @@ const char *launch_path(void);
 
 int64_t launch_now_ms(void);
 
-/* Replaces the process.  With terminal >= 0, that is its controlling terminal and all its streams. */
+/* Replaces the process.  A terminal >= 0 becomes its controlling terminal and all its streams. */
 _Noreturn void launch_exec(char **argv, int in, int out, int err, int terminal);
 
 /* Start tutti-run with the arguments (NULL-terminated), stdin from `in` or empty. */
 struct launch launch_start_from(int in, const char *const *arguments);
 struct launch launch_start(const char *const *arguments);
 
-/* Starts tutti-run and waits for its end; fails the test if a process is left. */
+/* Starts tutti-run and waits for its end.  Fails the test if a process is left. */
 struct launch launch_run(const char *const *arguments);
 
-/* Appends what can be read to text.  At the end of the stream closes *fd and sets it to -1. */
+/* Appends the readable bytes to text.  At the end of the stream closes *fd and sets it to -1. */
 void launch_read(int *fd, struct text *text);
 
-/* Waits for output on either stream; fails the test after the deadline. */
+/* Waits for output on either stream.  Fails the test after the deadline. */
 void launch_step(struct launch *launch, int64_t deadline);
 
 /* Reads until stdout contains `word` n times. */
 void launch_expect(struct launch *launch, const char *word, int n);
 
-/* Reaps it within LAUNCH_HANG_MS. */
+/* Reaps tutti-run within LAUNCH_HANG_MS. */
 void launch_wait(struct launch *launch);
 
-/* Reads both streams to their end and reaps it. */
+/* Reads both streams to their end and reaps tutti-run. */
 void launch_finish(struct launch *launch);
 
 /* Fails the test if a process that the job started is still alive after LAUNCH_HANG_MS. */
@@ -72,7 +72,7 @@ void launch_nothing_left(void);
 
 void launch_free(struct launch *launch);
 
-/* Fail the test if the text does not contain the word, or contains it. */
+/* Fail the test unless the text contains the word, or if it contains the word. */
 #define assert_has(text, word) launch_assert_has((text), (word), __FILE__, __LINE__)
 #define assert_has_not(text, word) launch_assert_has_not((text), (word), __FILE__, __LINE__)
 void launch_assert_has(const struct text *text, const char *word, const char *file, int line);

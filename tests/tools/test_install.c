@@ -1,4 +1,4 @@
-/* The files of cmake --install suffice to build and run a program elsewhere: the README's own. */
+/* The files of cmake --install suffice to build and run a program elsewhere.  The program is the README's. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

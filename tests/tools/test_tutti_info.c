@@ -27,7 +27,7 @@ static void machine(void **state)
     launch_free(&launch);
 }
 
-/* libfabric cannot be loaded here: the ranks share memory. */
+/* libfabric cannot be loaded here, so the ranks share memory. */
 static void shared_memory_alone(void **state)
 {
     (void)state;
@@ -75,7 +75,7 @@ static void world(void **state)
     has(&launch, "rank 0: host 0 (");
     has(&launch, "rank 2: host 0 (");
     has(&launch, "tcp: rank 2 shares memory with 2 of 2 ranks");
-    assert_int_equal(text_count(launch.out.data, "world of"), 1); /* only rank 0 prints */
+    assert_int_equal(text_count(launch.out.data, "world of"), 1); /* rank 0 alone prints */
     launch_free(&launch);
     launch = RUN("-n", "2", "/usr/bin/env", "TUTTI_SHM=off", INFO);
     assert_int_equal(launch.status, 0);
@@ -86,7 +86,7 @@ static void world(void **state)
     launch_free(&launch);
 }
 
-/* A warning for each variable with an invalid value, once per rank, with the value that is used instead. */
+/* Each rank warns once about each variable with an invalid value, and reports the value that it uses instead. */
 static void odd_values(void **state)
 {
     (void)state;

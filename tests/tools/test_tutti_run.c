@@ -137,7 +137,7 @@ static void gives_all_ranks_one_sealed_token(void **state)
     launch_free(&other);
 }
 
-/* The open descriptors of a rank: its three streams, the token and the launcher's stdout. ls lists the shell's. */
+/* A rank's open descriptors: its three streams, the token and the launcher's stdout. ls lists those of the shell. */
 static void leaks_no_descriptor(void **state)
 {
     (void)state;
@@ -224,7 +224,7 @@ static void cuts_a_long_line(void **state)
     assert_int_equal(text_count(launch.out.data, "[0] a"), 3);
     launch_free(&launch);
     launch =
-        RUN("sh", "-c", "head -c 65536 /dev/zero | tr '\\0' a; echo; echo b"); /* just fits: no empty line follows */
+        RUN("sh", "-c", "head -c 65536 /dev/zero | tr '\\0' a; echo; echo b"); /* just fits, so no empty line follows */
     assert_int_equal(text_count(launch.out.data, "\n"), 2);
     launch_free(&launch);
 }
@@ -238,7 +238,7 @@ static void passes_all_bytes(void **state)
     launch_free(&launch);
 }
 
-/* As with 2>&1 into a pipe, which keeps at most 4 KiB together. */
+/* Both streams share a pipe, as with 2>&1.  A pipe keeps at most 4 KiB together. */
 static void one_file_for_both_streams_keeps_lines_whole(void **state)
 {
     (void)state;

@@ -58,7 +58,7 @@ static void wait_for_state(int pid, char letter, bool there)
     }
 }
 
-/* Both ranks are dead before the launcher, which is stopped meanwhile, looks. */
+/* Both ranks are dead before the launcher, which is stopped meanwhile, checks. */
 static void the_first_failure_by_time_counts(void **state)
 {
     (void)state;
@@ -108,7 +108,7 @@ static void the_last_lines_stand_at_the_end(void **state)
     launch_free(&launch);
 }
 
-static void who_ignores_sigterm_is_killed_after_the_grace(void **state)
+static void a_rank_that_ignores_sigterm_is_killed_after_the_grace(void **state)
 {
     (void)state;
     struct launch launch = RUN("-n", "2", "--grace", "0.2", "sh", "-c",
@@ -120,7 +120,7 @@ static void who_ignores_sigterm_is_killed_after_the_grace(void **state)
     launch_free(&launch);
 }
 
-/* Also if the rank itself succeeded, and if the helper keeps its output open. */
+/* A helper ends with its rank, even if the rank itself succeeded and the helper keeps its output open. */
 static void helpers_end_with_their_rank(void **state)
 {
     (void)state;
@@ -132,8 +132,8 @@ static void helpers_end_with_their_rank(void **state)
     launch_free(&launch);
 }
 
-/* A daemon has left the process group.  The launcher does not end it and does not wait for it. (It has our stdout as
- * TUTTI_STDOUT_FD, so a reader of that to its end does wait.) */
+/* A daemon has left the process group.  The launcher does not end it and does not wait for it.  It has our stdout as
+ * TUTTI_STDOUT_FD, so a reader of that stream waits for it. */
 static void a_daemon_with_our_pipe_does_not_hold_us_up(void **state)
 {
     (void)state;
@@ -269,7 +269,7 @@ static void ranks_end_with_a_killed_launcher(void **state)
 
 /* ---- a terminal ------------------------------------------------------------------------------------------------- */
 
-/* tutti-run in the foreground of its own terminal, whose other side is launch.from_out. */
+/* Starts tutti-run in the foreground of its own terminal, whose other side is launch.from_out. */
 static struct launch start_on_terminal(const char *const *arguments)
 {
     char *argv[16] = {(char *)(uintptr_t)launch_path()};
@@ -314,7 +314,7 @@ static void control_c_reaches_each_rank_once(void **state)
     struct launch launch = start_on_terminal(
         ARGS("-n", "3", "sh", "-c", "n=0; trap 'n=$((n+1)); echo got $n' INT; trap 'exit 0' USR1; " LOOP));
     launch_expect(&launch, "ready\r\n", 3);
-    kill(launch.pid, SIGSTOP); /* so that it does not merge with the terminal's */
+    kill(launch.pid, SIGSTOP); /* keeps the signal separate from the terminal's */
     wait_for_state(launch.pid, 'T', true);
     assert_int_equal(write(launch.from_out, "\003", 1), 1);
     usleep(300000);
@@ -354,7 +354,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_succeeds_ends_nobody),
         cmocka_unit_test(the_first_failure_by_time_counts),
         cmocka_unit_test(the_last_lines_stand_at_the_end),
-        cmocka_unit_test(who_ignores_sigterm_is_killed_after_the_grace),
+        cmocka_unit_test(a_rank_that_ignores_sigterm_is_killed_after_the_grace),
         cmocka_unit_test(helpers_end_with_their_rank),
         cmocka_unit_test(a_daemon_with_our_pipe_does_not_hold_us_up),
         cmocka_unit_test(a_timeout_ends_the_job),

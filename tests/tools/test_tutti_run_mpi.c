@@ -1,4 +1,4 @@
-/* tutti-run --mpi: an MPI launcher starts the ranks, and tutti-run's promises hold for them, too.  Skipped for an MPI
+/* tutti-run --mpi: an MPI launcher starts the ranks, and tutti-run's guarantees hold for them, too.  Skipped for an MPI
  * that the backend was not built for, or whose launcher is not installed. */
 #include "launch.h"
 
@@ -28,7 +28,7 @@ static bool has(const struct mpi *mpi)
 static void starts_ranks_of_mpi(void **state)
 {
     (void)state;
-    setenv("RANK", "7", 1); /* of a job in which this test may run */
+    setenv("RANK", "7", 1); /* variable of an outer job */
     setenv("MASTER_ADDR", "nowhere.invalid", 1);
     EACH(mpi)
     {
@@ -41,8 +41,7 @@ static void starts_ranks_of_mpi(void **state)
         }
         launch_free(&launch);
     }
-    struct launch launch =
-        RUN("--mpi", "-n", "2", TUTTI_EXAMPLES_DIR "/hello", "tcp"); /* the first that is installed */
+    struct launch launch = RUN("--mpi", "-n", "2", TUTTI_EXAMPLES_DIR "/hello", "tcp"); /* the first installed one */
     assert_int_equal(launch.status, 0);
     assert_int_equal(text_count(launch.out.data, "out of 2 processes"), 2);
     launch_free(&launch);

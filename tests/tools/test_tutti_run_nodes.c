@@ -78,7 +78,7 @@ static void two_nodes_share_a_token_file(void **state)
     unlink(path);
 }
 
-/* The program of the next test.  Rank 0, on node 0, ends while rank 1 still uses the store of node 0. */
+/* Runs as the program of the next test.  Rank 0, on node 0, ends while rank 1 still uses the store of node 0. */
 static int late_rank(void)
 {
     tutti_store *store = NULL;
@@ -158,7 +158,7 @@ static void no_file_may_be_written(void **state)
                           "cannot keep the job token in a memfd: File too large (see ulimit -f)");
 }
 
-/* The launcher raises its own limit; the ranks keep the original one. */
+/* The launcher raises its own limit.  The ranks keep the original one. */
 static void many_ranks_and_few_descriptors(void **state)
 {
     (void)state;
