@@ -1,8 +1,8 @@
-/* A fuzz target takes bytes, hands them to a parser, and checks what holds for any bytes: what parses says the same
- * when it is written again, what was written parses to what it was, and nothing is read beyond the end.
+/* A fuzz target takes bytes, hands them to a parser, and checks what holds for any bytes.  Parsed data, written again,
+ * parse to the same.  Written data parse to the original.  Nothing is read beyond the end.
  *
- * The targets are written once: libfuzzer.c stamps them for clang's libFuzzer, test_fuzz.c runs them over the corpus.
- */
+ * The targets are written once: libfuzzer.c wraps them for clang's libFuzzer, and test_fuzz.c runs them over the
+ * corpus. */
 #ifndef FUZZ_H
 #define FUZZ_H
 
@@ -19,7 +19,7 @@
         }                                                                                                              \
     } while (0)
 
-/* Bytes from which a target makes a value; zeros when they are used up. */
+/* Bytes from which a target makes a value.  When they are used up, zeros follow. */
 struct fuzz_bytes {
     const uint8_t *at, *end;
 };

@@ -1,4 +1,4 @@
-/* The targets for libFuzzer; FUZZ_TARGET in the environment says which.  Built and run by run.sh. */
+/* The target for libFuzzer that FUZZ_TARGET in the environment names.  Built and run by run.sh. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 #     --keep      add found inputs to tests/fuzz/corpus, smallest first
 #     TUTTI_FUZZ_BUILD   where to build (build-fuzz)
 #
-# A finding is left as TARGET-crash-HASH in the build folder; run the program there with it as its argument.
+# A finding is left as TARGET-crash-HASH in the build folder.  Run the program there with it as its argument.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 build=$(realpath -m "${TUTTI_FUZZ_BUILD:-build-fuzz}")
@@ -45,7 +45,7 @@ for target in "${targets[@]}"; do
     if ((keep)); then
         rm -rf "$work.least" && mkdir "$work.least"
         FUZZ_TARGET=$target "$build/fuzz" -merge=1 -max_len=512 "$work.least" "tests/fuzz/corpus/$target" "$work" >>"$log" 2>&1
-        # Inputs with names of their own stay: they were findings once.
+        # Keeps inputs with names of their own, which were findings once.
         find "tests/fuzz/corpus/$target" -type f -regextype posix-extended -regex '.*/[0-9a-f]{40}' -delete
         # Leaves out the largest: a few KB per target suffice.
         find "$work.least" -type f -printf '%s %p\n' | sort -n | awk '{n += $1} n < 6000 {print $2}' |

@@ -1,4 +1,4 @@
-/* include/tutti/dlpack.h, on descriptions of any shape, held against a second opinion that counts in 128 bits. */
+/* include/tutti/dlpack.h, on descriptions of any shape, compared with a second computation in 128 bits. */
 #include <tutti/dlpack.h>
 
 #include "fuzz.h"

@@ -1,4 +1,4 @@
-/* core/store/file.c: a log that another process left, whole records and torn ones. */
+/* core/store/file.c: a log that another process left, with whole records and torn ones. */
 #include <fcntl.h>
 #include <tutti/store.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 #include "store/wire.h"
 #include "targets.h"
 
-/* The record's code is put right where a bit says so: what has passed it is parsed and replayed. */
+/* Makes a record, with the right code if a bit says so.  A record with the right code is parsed and replayed. */
 static size_t fuzz_record(struct fuzz_bytes *from, uint8_t *record)
 {
     static const uint8_t no_key[TOKEN_BYTES];
@@ -36,7 +36,7 @@ static void fuzz_fill(int fd, const uint8_t *in, size_t bytes)
     }
 }
 
-/* What a store says of a log, it says again after it has been opened anew; and it goes on from there. */
+/* A store opened again on the same log has the same contents, and continues with it. */
 void fuzz_store_file(const uint8_t *in, size_t bytes)
 {
     char path[] = "/dev/shm/tutti-fuzz-XXXXXX", value[8];

@@ -40,7 +40,7 @@ void fuzz_store_reply(const uint8_t *in, size_t bytes)
     store_reply_free(&reply);
 }
 
-/* Requests made up of the bytes: those that fit their operation arrive as they were sent. */
+/* Requests are made from the bytes.  Those that fit their operation arrive as they were sent. */
 void fuzz_store_sent(const uint8_t *in, size_t bytes)
 {
     struct fuzz_bytes from = {in, in + bytes};
@@ -75,7 +75,7 @@ void fuzz_store_handshake(const uint8_t *in, size_t bytes)
     struct handshake shake = {.token = {1}}, other;
     uint8_t hello[HANDSHAKE_HELLO_BYTES] = {0}, proof[HANDSHAKE_PROOF_BYTES] = {0};
     memcpy(hello, in, bytes < sizeof hello ? bytes : sizeof hello);
-    for (size_t n = 0; n <= bytes && n < 8; n++) /* what begins badly never gets better */
+    for (size_t n = 0; n <= bytes && n < 8; n++) /* a bad beginning never becomes good */
         FUZZ_CHECK(handshake_begins_well(in, n) || !handshake_begins_well(in, bytes));
     for (int role = HANDSHAKE_CLIENT; role <= HANDSHAKE_SERVER; role++) {
         enum handshake_answer answer = handshake_take_hello(&shake, (enum handshake_role)role, hello);
@@ -86,10 +86,10 @@ void fuzz_store_handshake(const uint8_t *in, size_t bytes)
         size_t n = bytes - sizeof hello;
         memcpy(proof, in + sizeof hello, n < sizeof proof ? n : sizeof proof);
     }
-    FUZZ_CHECK(!handshake_verify(&shake, HANDSHAKE_CLIENT, proof)); /* nobody guesses it */
+    FUZZ_CHECK(!handshake_verify(&shake, HANDSHAKE_CLIENT, proof)); /* the bytes cannot be the right proof */
     handshake_prove(&shake, HANDSHAKE_CLIENT, proof);
     FUZZ_CHECK(handshake_verify(&shake, HANDSHAKE_CLIENT, proof));
-    FUZZ_CHECK(!handshake_verify(&shake, HANDSHAKE_SERVER, proof)); /* nor sends ours back to us */
+    FUZZ_CHECK(!handshake_verify(&shake, HANDSHAKE_SERVER, proof)); /* neither can our own proof, sent back to us */
     other = shake;
     other.token[31] ^= 1;
     FUZZ_CHECK(!handshake_verify(&other, HANDSHAKE_CLIENT, proof));
@@ -97,7 +97,7 @@ void fuzz_store_handshake(const uint8_t *in, size_t bytes)
 
 static const uint8_t frame_header[4] = {1, 2, 3, 4};
 
-/* Frames arrive as they were sealed; altered, repeated and made-up ones do not open. */
+/* Frames arrive as they were sealed.  Altered, repeated and made-up frames do not open. */
 void fuzz_store_seal(const uint8_t *in, size_t bytes)
 {
     struct fuzz_bytes from = {in, in + bytes};

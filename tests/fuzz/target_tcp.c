@@ -4,7 +4,7 @@
 #include "fuzz.h"
 #include "targets.h"
 
-/* As a message that comes from the network. */
+/* Parses a message as if it came from the network. */
 static bool parse_message(const uint8_t *in, size_t bytes, uint32_t world_size, struct transport_header *header)
 {
     return wire_parse(in, bytes, header) && kind_is_valid(header, bytes - WIRE_HEADER, world_size);

@@ -1,5 +1,5 @@
-/* Text that people write, and notes that ranks write: init methods, backend names, TUTTI_ALGO, TUTTI_TUNING,
- * notes, fingerprints. */
+/* Text that people write, and text that ranks write: init methods, backend names, TUTTI_ALGO, TUTTI_TUNING, control
+ * messages, fingerprints. */
 #include "base/error.h"
 #include "bootstrap/rendezvous_spec.h"
 #include "coll/coll.h"
@@ -10,7 +10,7 @@
 #include "plugin/backend_spec.h"
 #include "targets.h"
 
-void fuzz_note(const uint8_t *in, size_t bytes)
+void fuzz_control_message(const uint8_t *in, size_t bytes)
 {
     struct control_message message;
     uint8_t out[CONTROL_BYTES];
@@ -26,7 +26,7 @@ void fuzz_note(const uint8_t *in, size_t bytes)
     for (size_t i = CONTROL_HEAD; i < bytes; i++) FUZZ_CHECK(in[i] == out[i] || out[i] == '?');
 }
 
-/* Peers send fingerprints: any number can be told to people. */
+/* Peers send fingerprints, and error messages describe them.  Any number must have a description. */
 void fuzz_fingerprint(const uint8_t *in, size_t bytes)
 {
     struct fuzz_bytes from = {in, in + bytes};
@@ -39,7 +39,7 @@ void fuzz_fingerprint(const uint8_t *in, size_t bytes)
     free(text);
 }
 
-/* What a URL said, written as a URL, says it again. */
+/* A parsed URL, written as a URL, parses to the same. */
 void fuzz_init_method(const uint8_t *in, size_t bytes)
 {
     char *url = fuzz_text(in, bytes), again[RENDEZVOUS_PATH_MAX + 128];
@@ -59,7 +59,7 @@ void fuzz_init_method(const uint8_t *in, size_t bytes)
     if (place.world_size >= 0)
         snprintf(again + used, sizeof again - (size_t)used, "%cworld_size=%d", place.rank >= 0 ? '&' : '?',
                  place.world_size);
-    if (strchr(place.host, '[') != NULL) return; /* no name of a host, but it can be written */
+    if (strchr(place.host, '[') != NULL) return; /* not the name of a host, but it can be written */
     FUZZ_CHECK(rendezvous_spec_from_url(again, &other) == TUTTI_OK);
     FUZZ_CHECK(other.kind == place.kind && other.rank == place.rank && other.world_size == place.world_size);
     FUZZ_CHECK(other.port == place.port && strcmp(other.host, place.host) == 0 && strcmp(other.path, place.path) == 0);
@@ -111,7 +111,7 @@ void fuzz_algo(const uint8_t *in, size_t bytes)
     free(text);
 }
 
-/* The rows of a file that is taken are of its operations, and it is taken for every group or for none. */
+/* The rows of an accepted file belong to its operations.  A file is accepted for every group or for none. */
 void fuzz_tuning(const uint8_t *in, size_t bytes)
 {
     struct tuning tuning, other;

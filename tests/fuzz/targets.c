@@ -13,7 +13,7 @@ const struct fuzz_target fuzz_targets[] = {
     {"store_handshake", fuzz_store_handshake},
     {"store_seal", fuzz_store_seal},
     {"store_file", fuzz_store_file},
-    {"note", fuzz_note},
+    {"control_message", fuzz_control_message},
     {"fingerprint", fuzz_fingerprint},
     {"init_method", fuzz_init_method},
     {"backend_names", fuzz_backend_names},

@@ -25,7 +25,7 @@ void fuzz_store_sent(const uint8_t *in, size_t bytes);
 void fuzz_store_handshake(const uint8_t *in, size_t bytes);
 void fuzz_store_seal(const uint8_t *in, size_t bytes);
 void fuzz_store_file(const uint8_t *in, size_t bytes);
-void fuzz_note(const uint8_t *in, size_t bytes);
+void fuzz_control_message(const uint8_t *in, size_t bytes);
 void fuzz_fingerprint(const uint8_t *in, size_t bytes);
 void fuzz_init_method(const uint8_t *in, size_t bytes);
 void fuzz_backend_names(const uint8_t *in, size_t bytes);

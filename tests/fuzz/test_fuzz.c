@@ -1,4 +1,4 @@
-/* Every fuzz target over its corpus, without a fuzzer: what was found once stays found. */
+/* Runs every fuzz target over its corpus, without a fuzzer, so that a fault found once stays found. */
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 #include "../../backends/tcp/p2p/kinds.c"
 #include "targets.h"
 
-/* In memory of its own, so that a sanitizer sees the first byte read too far. */
+/* Runs on a copy, so that a sanitizer sees a read beyond it. */
 static void run_file(const struct fuzz_target *target, const char *path)
 {
     FILE *file = fopen(path, "rb");
