@@ -201,9 +201,10 @@ static void run_ahead(int64_t numel, int depth, int caught_up)
 static void test_runs_ahead(void **state)
 {
     (void)state;
-    run_ahead(COLL_INLINE / 8, COLL_SLOTS - COLL_AHEAD, COLL_SLOTS / 2);
-    run_ahead(COLL_INLINE / 8 + 1, COLL_SMALL_BUFFERS - COLL_AHEAD, COLL_SMALL_BUFFERS / 2);
-    run_ahead(COLL_SMALL / 8, COLL_SMALL_BUFFERS - COLL_AHEAD, COLL_SMALL_BUFFERS / 2);
+    enum { SMALL_DEPTH = COLL_SMALL_BUFFERS - COLL_RUN_AHEAD };
+    run_ahead(COLL_INLINE / 8, COLL_SLOTS - COLL_RUN_AHEAD, (COLL_SLOTS - COLL_RUN_AHEAD) / 2 + 1);
+    run_ahead(COLL_INLINE / 8 + 1, SMALL_DEPTH, SMALL_DEPTH / 2 + 1);
+    run_ahead(COLL_SMALL / 8, SMALL_DEPTH, SMALL_DEPTH / 2 + 1);
     run_ahead(COLL_SMALL / 8 + 1, COLL_EAGER_BUFFERS - COLL_AHEAD, 1);
     run_ahead(LOCKSTEP_MIN / 8 - 1, COLL_EAGER_BUFFERS - COLL_AHEAD, 1);
 }

@@ -181,7 +181,7 @@ static void test_leaves_a_root_that_waits(void **state)
     (void)state;
     ends_open(end, 2);
     small_open(&end[0], &small, 2);
-    for (int i = 1; i < COLL_SLOTS - COLL_AHEAD; i++) {
+    for (int i = 1; i < COLL_SLOTS - COLL_RUN_AHEAD; i++) {
         small_begin(&small, TUTTI_BROADCAST);
         assert_int_equal(small.ended, 1);
     }

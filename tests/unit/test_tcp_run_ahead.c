@@ -1,5 +1,8 @@
 /* Operations in flight on a collective segment: which of them are posted before their turn, and that none overwrites
  * what another rank has yet to read. */
+#include <sched.h>
+
+#include "monotonic.h"
 #include "shm_ends.h"
 
 enum { IN_FLIGHT = 48, NUMEL_MOST = 2 * COLL_SMALL / 8 };
@@ -56,7 +59,7 @@ static void posts_ahead(const int64_t *numel, int n, int posted)
 {
     static struct flight flight[2];
     struct end end[2];
-    pair_open(end);
+    ends_open(end, 2);
     for (int i = 0; i < 2; i++) open_flight(&end[i], &flight[i]);
     for (int i = 0; i < n; i++) begin(&flight[0], i, i, numel[i]);
     assert_int_equal(count_posted(&flight[0]), posted);
@@ -64,7 +67,7 @@ static void posts_ahead(const int64_t *numel, int n, int posted)
     for (int i = 0; i < 4 * n; i++) coll_progress(&flight[i % 2].running);
     for (int i = 0; i < n; i++) assert_true(is_right(&flight[0].pending[i]) && is_right(&flight[1].pending[i]));
     for (int i = 0; i < 2; i++) coll_close(&flight[i].coll);
-    pair_close(end);
+    ends_close(end, 2);
 }
 
 static void test_short_ones(void **state)
@@ -94,16 +97,16 @@ static void *keep_in_flight(void *argument)
     struct end *end = argument;
     struct flight *flight = &flights[end->shm.local_rank];
     uint64_t random = (uint64_t)end->shm.local_rank + 1;
-    int64_t begun = 0, done = 0, moved_ns = now_ns();
+    int64_t begun = 0, done = 0, moved_ns = monotonic_ns();
     open_flight(end, flight);
     while (done < OPERATIONS && end->wrong + end->lost == 0) {
-        int most = 1 + (int)(next_random(&random) >> 33) % IN_FLIGHT;
+        int most = 1 + (int)(ends_next_random(&random) >> 33) % IN_FLIGHT;
         for (; begun < OPERATIONS && begun - done < most; begun++)
             begin(flight, (int)(begun % IN_FLIGHT), begun,
                   begun / 100 % 3 == 0 ? 1 + begun % NUMEL_MOST : 1 + begun % 9);
         if (coll_progress(&flight->running) > 0)
-            moved_ns = now_ns();
-        else if (sched_yield() != 0 || now_ns() - moved_ns > (int64_t)SILENCE_MS * 1000000)
+            moved_ns = monotonic_ns();
+        else if (sched_yield() != 0 || monotonic_ns() - moved_ns > (int64_t)ENDS_SILENCE_MS * 1000000)
             end->lost++;
         for (; done < begun && flight->pending[done % IN_FLIGHT].ended != 0; done++)
             end->wrong += !is_right(&flight->pending[done % IN_FLIGHT]);
@@ -116,7 +119,7 @@ static void test_mixed(void **state)
 {
     struct end end[2];
     (void)state;
-    run_two(end, keep_in_flight);
+    ends_open_and_run(end, keep_in_flight);
 }
 
 int main(void)
