@@ -25,7 +25,7 @@ static tutti_store *shared;
 
 /* ---- ranks ------------------------------------------------------------------------------------------------------ */
 
-static int meet(void)
+static int open_shared_store(void)
 {
     int32_t port = 0;
     OK(tutti_init_process_group("tcp", NULL));
@@ -179,7 +179,7 @@ static void *make_pair(void *argument)
     const char *why =
         rank == 0 ? "rank 1: MPI cannot be called from this thread" : "started it for its main thread only";
     tree->failed = status != TUTTI_ERR_BACKEND || strstr(tutti_last_error(), why) == NULL;
-    if (tree->failed) fprintf(stderr, "rank %d: new_group gave %d: %s\n", rank, status, tutti_last_error());
+    if (tree->failed) fprintf(stderr, "rank %d: new_group returned %d: %s\n", rank, status, tutti_last_error());
     return NULL;
 }
 
@@ -215,7 +215,7 @@ static int mixed(const char *path, int job)
 
 static int rank_main(const char *part, const char *argument)
 {
-    int failed = meet();
+    int failed = open_shared_store();
     if (failed != 0) return failed;
     failed = 1;
     if (strcmp(part, "at_once") == 0) failed = at_once();

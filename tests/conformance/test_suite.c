@@ -28,18 +28,18 @@ static FILE *start(const char *before, const char *arguments)
 }
 
 /* Reads the suite's stdout into output.  Returns its exit status. */
-static int finish(FILE *pipe, char *output, size_t room)
+static int finish(FILE *pipe, char *output, size_t capacity)
 {
-    size_t used = fread(output, 1, room - 1, pipe);
+    size_t used = fread(output, 1, capacity - 1, pipe);
     output[used] = '\0';
     while (fgetc(pipe) != EOF) continue;
     int status = pclose(pipe);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-static int run(const char *arguments, char *output, size_t room)
+static int run(const char *arguments, char *output, size_t capacity)
 {
-    return finish(start("", arguments), output, room);
+    return finish(start("", arguments), output, capacity);
 }
 
 static char output[1 << 21]; /* the list of all cases takes more than 1 MiB */

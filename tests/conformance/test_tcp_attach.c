@@ -53,16 +53,16 @@ static int exchange_all(struct rank *self)
 
 enum {
     SILENT,
-    HALF,       /* of a handshake */
-    GARBAGE,    /* as long as a handshake, with its descriptors */
-    GUESSED,    /* a handshake of rank 2, made without the host's nonce */
-    ODD_RANK,   /* right, but no such rank is expected */
-    BARE,       /* a right handshake without descriptors */
-    LADEN,      /* the same with too many descriptors */
-    LONG,       /* a right handshake, and more */
-    KINDS,      /* kinds that any process can produce */
-    OTHER_USER, /* right, but from another user */
-    CROWD = 200 /* peers that say something, and as many silent ones */
+    HALF,            /* of a handshake */
+    GARBAGE,         /* as long as a handshake, with its descriptors */
+    GUESSED,         /* a handshake of rank 2, made without the host's nonce */
+    UNEXPECTED_RANK, /* right, but no such rank is expected */
+    BARE,            /* a right handshake without descriptors */
+    LADEN,           /* the same with too many descriptors */
+    LONG,            /* a right handshake, and more */
+    KINDS,           /* kinds that any process can produce */
+    OTHER_USER,      /* right, but from another user */
+    CROWD = 200      /* peers that say something, and as many silent ones */
 };
 
 /* Writes a right handshake of rank 2, as if the unauthenticated peer had the job's token. */
@@ -104,7 +104,7 @@ static int connect_unauthenticated(const uint8_t *host_entry, int kind)
         if (fd >= 0) close(fd);
         return -1;
     }
-    write_handshake(hello, host_entry, kind == ODD_RANK ? 7 : 2);
+    write_handshake(hello, host_entry, kind == UNEXPECTED_RANK ? 7 : 2);
     if (kind == GARBAGE) rank_fill(hello, HANDSHAKE_BYTES, 5);
     if (kind == GUESSED) hello[60] ^= 1; /* in the nonce */
     bool said = kind == SILENT || send_with(fd, hello,

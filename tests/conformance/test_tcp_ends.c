@@ -146,7 +146,7 @@ static void test_no_descriptor_is_left(void **state)
     rank_run(rounds, 2);
 }
 
-static int odd_closes(struct rank *self)
+static int unusual_closes(struct rank *self)
 {
     void *state = rank_state_new(self->backend);
     self->backend->close(state); /* zeroed */
@@ -176,7 +176,7 @@ static void test_closing_after_failures(void **state)
     (void)state;
     struct shared_store *shared = shared_store_new();
     (void)shared;
-    rank_run(odd_closes, 1 + 1);
+    rank_run(unusual_closes, 1 + 1);
 }
 
 int main(int argc, char **argv)

@@ -86,7 +86,7 @@ static void several_hosts(void **state)
 }
 
 /* If the name is already in use, rank 0 reports that and does not continue alone. */
-static void a_taken_place(void **state)
+static void a_taken_name(void **state)
 {
     (void)state;
     uint16_t port;
@@ -133,6 +133,6 @@ int main(void)
         return 77;
     }
     const struct CMUnitTest tests[] = {cmocka_unit_test(one_host), cmocka_unit_test(several_hosts),
-                                       cmocka_unit_test(a_taken_place), cmocka_unit_test(torchrun)};
+                                       cmocka_unit_test(a_taken_name), cmocka_unit_test(torchrun)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -195,9 +195,9 @@ static void tunes(void **state)
     assert_int_equal(text_count(text, "pingpong"), 0);
     free(text);
 
-    char wish[80];
-    snprintf(wish, sizeof wish, "TUTTI_TUNING=%s", path);
-    launch = RUN("-n", "3", "/usr/bin/env", wish, TUTTI_BENCH_PATH, "--explain", "all_reduce", "1M");
+    char tuning[80];
+    snprintf(tuning, sizeof tuning, "TUTTI_TUNING=%s", path);
+    launch = RUN("-n", "3", "/usr/bin/env", tuning, TUTTI_BENCH_PATH, "--explain", "all_reduce", "1M");
     assert_int_equal(launch.status, 0);
     has(&launch, "TUTTI_TUNING selects it for all_reduce of any size");
     launch_free(&launch);

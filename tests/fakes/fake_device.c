@@ -23,8 +23,8 @@ static int device_count(void)
 CUresult cuInit(unsigned int flags)
 {
     (void)flags;
-    static atomic_bool told;
-    if (!atomic_exchange(&told, true))
+    static atomic_bool printed;
+    if (!atomic_exchange(&printed, true))
         fprintf(stderr, "FAKE CUDA: %d devices of host memory, no GPU\n", device_count());
     return device_count() > 0 ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
 }

@@ -127,8 +127,8 @@ static ncclResult_t attach(ncclComm_t comm)
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int n, ncclUniqueId id, int rank, ncclConfig_t *config)
 {
-    static atomic_bool told;
-    if (!atomic_exchange(&told, true)) fprintf(stderr, "FAKE NCCL: no GPU, no NCCL; shared memory\n");
+    static atomic_bool printed;
+    if (!atomic_exchange(&printed, true)) fprintf(stderr, "FAKE NCCL: no GPU, no NCCL; shared memory\n");
     if (fake_current() == NULL || n < 1 || rank < 0 || rank >= n || n > FAKE_RANKS || config->blocking != 0)
         return ncclInvalidArgument;
     ncclComm_t comm = new_communicator(rank, n);
@@ -185,13 +185,13 @@ enum { WINDOW = -77 }; /* color of a window's registration */
 
 /* Work of the communicator's own thread, and the place of the result. */
 struct together {
-    ncclComm_t comm, child;
+    ncclComm_t comm, new_comm;
     ncclComm_t *part;
     void **window, *memory;
 };
 
 /* Orders the new communicator's ranks, when all have chosen: by key, then by rank. */
-static ncclResult_t make_child(struct together *task)
+static ncclResult_t make_new_comm(struct together *task)
 {
     ncclComm_t comm = task->comm;
     const struct fake_choice *split = comm->region->split[comm->splits % 2], *mine = &split[comm->rank];
@@ -201,10 +201,10 @@ static ncclResult_t make_child(struct together *task)
         n++;
         rank += split[r].key < mine->key || (split[r].key == mine->key && r < comm->rank);
     }
-    task->child = new_communicator(rank, n);
-    snprintf(task->child->name, sizeof task->child->name, "%.90s-%d-%d", comm->name, comm->splits, mine->color);
-    task->child->context = comm->context;
-    return attach(task->child);
+    task->new_comm = new_communicator(rank, n);
+    snprintf(task->new_comm->name, sizeof task->new_comm->name, "%.90s-%d-%d", comm->name, comm->splits, mine->color);
+    task->new_comm->context = comm->context;
+    return attach(task->new_comm);
 }
 
 static ncclResult_t look_at_split(struct together *task)
@@ -216,8 +216,8 @@ static ncclResult_t look_at_split(struct together *task)
     for (int r = 0; r < comm->n; r++)
         if ((split[r].color == WINDOW) != (task->window != NULL)) return ncclInvalidUsage;
     if (task->window != NULL || split[comm->rank].color == NCCL_SPLIT_NOCOLOR) return ncclSuccess;
-    ncclResult_t result = task->child == NULL ? make_child(task) : ncclSuccess;
-    return result != ncclSuccess || is_ready(task->child) ? result : ncclInProgress;
+    ncclResult_t result = task->new_comm == NULL ? make_new_comm(task) : ncclSuccess;
+    return result != ncclSuccess || is_ready(task->new_comm) ? result : ncclInProgress;
 }
 
 /* Stores through the caller's pointer when it completes, as NCCL does, even if by an abort. */
@@ -232,11 +232,11 @@ static void *together_main(void *argument)
         result = look_at_split(task);
     }
     bool good = result == ncclSuccess;
-    if (!good && task->child != NULL) fake_release(task->child);
+    if (!good && task->new_comm != NULL) fake_release(task->new_comm);
     if (task->window != NULL)
         *task->window = good ? task->memory : NULL;
     else
-        *task->part = good ? task->child : NULL;
+        *task->part = good ? task->new_comm : NULL;
     if (good && task->window != NULL) atomic_fetch_add(&windows, 1);
     if (good && task->window != NULL) comm->windows++;
     if (!good) atomic_store(&comm->error, result == ncclInProgress ? ncclInternalError : result);

@@ -23,7 +23,7 @@
 
 #include "monotonic.h"
 
-enum { RANKS = 4, KILLS = 12, SPREAD_US = 120000, LIMIT_S = 30 };
+enum { RANKS = 4, KILLS = 12, DELAY_MOST_US = 120000, LIMIT_S = 30 };
 #define SOON_S 10.0 /* for a busy machine; the output says how many took more than 1 s */
 
 struct seen {
@@ -146,7 +146,7 @@ static void kill_often(const char *transport)
     for (int i = 0; i < times; i++) {
         memset(sheet, 0, sizeof *sheet);
         sheet->victim = (int)draw(&chance, RANKS);
-        sheet->delay_us = (int)draw(&chance, SPREAD_US);
+        sheet->delay_us = (int)draw(&chance, DELAY_MOST_US);
         run_job(path);
         wrong += check_sheet(sheet, i, &latest, &late);
     }

@@ -150,19 +150,19 @@ static void test_no_file_as_large_as_a_segment(void **state)
             .memfds = PLENTY, .ranges = PLENTY, .file = 1 << 20, .by_network = true, .said = "(raise ulimit -f)"});
 }
 
-#define NO_BOARD "collectives (No space left on device): they are messages"
+#define NO_SEGMENT "collectives (No space left on device): they are messages"
 
 static void test_no_pages_for_the_first_segment(void **state)
 {
     (void)state;
-    procs_run_ranks(3, rank_in_want, &(struct lack){.memfds = PLENTY, .ranges = 1, .said = NO_BOARD});
+    procs_run_ranks(3, rank_in_want, &(struct lack){.memfds = PLENTY, .ranges = 1, .said = NO_SEGMENT});
 }
 
 static void test_no_pages_for_a_segment_later(void **state)
 {
     (void)state;
     procs_run_ranks(3, rank_in_want,
-                    &(struct lack){.memfds = PLENTY, .ranges = PLENTY, .later = true, .said = NO_BOARD});
+                    &(struct lack){.memfds = PLENTY, .ranges = PLENTY, .later = true, .said = NO_SEGMENT});
 }
 
 /* A rank with too few descriptors for its peers logs that and uses the network. */

@@ -8,7 +8,7 @@
 
 #include "conformance/mpi_launch.h"
 
-enum { MEET_MS = 60000 };
+enum { ARRIVE_MS = 60000 };
 
 static char self[4096];
 static tutti_store *beside;
@@ -22,14 +22,14 @@ static tutti_store *beside;
         }                                                                                                              \
     } while (0)
 
-static int tell(const char *what)
+static int notify_others(const char *what)
 {
     return tutti_store_set(beside, what, "", 0);
 }
 
 static int await(const char *what)
 {
-    return tutti_store_wait(beside, &what, 1, MEET_MS);
+    return tutti_store_wait(beside, &what, 1, ARRIVE_MS);
 }
 
 /* ---- idle ------------------------------------------------------------------------------------------------------ */
@@ -69,7 +69,7 @@ static int rank_of_idleness(void)
         int status = tutti_broadcast(tutti_view(&x, 1), last, tutti_with(.timeout_ms = 1000));
         EXPECT(status == TUTTI_ERR_TIMEOUT);
         EXPECT(strstr(tutti_last_error(), place) != NULL);
-        EXPECT(tell("asked") == TUTTI_OK);
+        EXPECT(notify_others("asked") == TUTTI_OK);
     } else {
         EXPECT(await("asked") == TUTTI_OK);
         EXPECT(tutti_barrier(NULL) == TUTTI_ERR_ABORTED);
@@ -82,19 +82,19 @@ static int rank_of_idleness(void)
 
 static int refused(int absent, int *late, const char *first, const char *second)
 {
-    char sentence[48], done[40];
+    char message[48], done[40];
     const int ranks[] = {0, 1, 2};
     tutti_group *group = NULL;
     tutti_group_opts opts = {.timeout_ms = 1500, .members_only = true, .name = "three"};
     bool comes = tutti_get_rank(NULL) != absent;
-    snprintf(sentence, sizeof sentence, "rank %d has not made this group", absent);
+    snprintf(message, sizeof message, "rank %d has not made this group", absent);
     if (!comes) EXPECT(await(first) == TUTTI_OK && await(second) == TUTTI_OK);
     int status = tutti_new_group(ranks, 3, &opts, &group);
     EXPECT(status == TUTTI_ERR_TIMEOUT && group == NULL);
     EXPECT(strstr(tutti_last_error(), "group three was not made within 1.500 s") != NULL);
-    if (comes) EXPECT(strstr(tutti_last_error(), sentence) != NULL);
+    if (comes) EXPECT(strstr(tutti_last_error(), message) != NULL);
     snprintf(done, sizeof done, "%d without %d", tutti_get_rank(NULL), absent);
-    if (comes) EXPECT(tell(done) == TUTTI_OK);
+    if (comes) EXPECT(notify_others(done) == TUTTI_OK);
     *late += !comes;
     return 0;
 }
@@ -164,7 +164,7 @@ static int rank_of_leaving(int first)
     EXPECT(tutti_init_process_group("mpi", NULL) == TUTTI_OK);
     bool leaves = tutti_get_rank(NULL) == 1;
     if (leaves != (first == 1)) EXPECT(await("first") == TUTTI_OK);
-    if (leaves == (first == 1)) EXPECT(tell("first") == TUTTI_OK);
+    if (leaves == (first == 1)) EXPECT(notify_others("first") == TUTTI_OK);
     if (!leaves) EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
     return 0;
 }
@@ -193,7 +193,7 @@ static int rank_of_giving_up(void)
         EXPECT(status == TUTTI_ERR_TIMEOUT);
     }
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
-    if (tutti_get_rank(NULL) != 0) EXPECT(tell("gone") == TUTTI_OK);
+    if (tutti_get_rank(NULL) != 0) EXPECT(notify_others("gone") == TUTTI_OK);
     return 0;
 }
 
@@ -245,15 +245,15 @@ static void expect_ranks(const char *part, int ranks)
 
 /* Expects that the job ends by itself and reports which rank skipped MPI_Finalize.  Open MPI's launcher may end the
  * others before they do. */
-static void expect_end(const char *part, const char *sentence, const char *others)
+static void expect_end(const char *part, const char *message, const char *others)
 {
     for (int i = 0; i < 2; i++) {
         struct launch launch;
         if (!mpi_launch_has(mpis[i])) continue;
         start(mpis[i], part, 2, &launch);
         const char *err = launch.err.data != NULL ? launch.err.data : "";
-        bool told = strstr(err, sentence) != NULL && (i == 0 || strstr(err, others) != NULL);
-        if (launch.status == 124 || !told) fail_msg("%s %s: status %d\n%s", mpis[i], part, launch.status, err);
+        bool reported = strstr(err, message) != NULL && (i == 0 || strstr(err, others) != NULL);
+        if (launch.status == 124 || !reported) fail_msg("%s %s: status %d\n%s", mpis[i], part, launch.status, err);
         launch_free(&launch);
     }
 }

@@ -137,7 +137,7 @@ static int rank_of_orphan(int rank, int size, void *argument)
     return expect_failed_group("rank 2");
 }
 
-static void test_killed_while_its_child_lives(void **state)
+static void test_killed_while_its_child_runs(void **state)
 {
     (void)state;
     procs_run_with(3, rank_of_orphan, let_rank_2_die, &(struct death){.connected = true});
@@ -312,10 +312,10 @@ static void test_stopped(void **state)
     procs_run_with(3, rank_of_stop, stop_rank_1, NULL);
 }
 
-static void *tell_of_a_warning(void *argument)
+static void *report_a_warning(void *argument)
 {
-    struct stat said = {0};
-    while (fstat(*(const int *)argument, &said) == 0 && said.st_size == 0) proc_wait_1ms();
+    struct stat captured = {0};
+    while (fstat(*(const int *)argument, &captured) == 0 && captured.st_size == 0) proc_wait_1ms();
     proc_set_step(2);
     return NULL;
 }
@@ -324,23 +324,23 @@ static int rank_of_slowness(int rank, int size, void *argument)
 {
     (void)argument;
     float x;
-    char said[4096];
+    char captured[4096];
     int saved;
     pthread_t thread;
     EXPECT(proc_init(8000) == TUTTI_OK);
     EXPECT(sum_once(rank, size, &x, 1) == TUTTI_OK);
     proc_barrier(size, 1);
     int fd = proc_capture_stderr(&saved);
-    if (rank != 1) EXPECT(pthread_create(&thread, NULL, tell_of_a_warning, &fd) == 0);
+    if (rank != 1) EXPECT(pthread_create(&thread, NULL, report_a_warning, &fd) == 0);
     for (int i = 0; i < size && rank == 1; i++) /* calls after the others have logged their warning */
         while (i != rank && atomic_load(&proc_shared->step[i]) < 2) proc_wait_1ms();
     int status = sum_once(rank, size, &x, 1);
     if (rank != 1 && status == TUTTI_OK) pthread_join(thread, NULL);
-    proc_end_capture(fd, saved, said, sizeof said);
+    proc_end_capture(fd, saved, captured, sizeof captured);
     EXPECT(status == TUTTI_OK);
-    if (rank != 1 && (text_count(said, "\n") != 1 || strstr(said, "rank 1") == NULL ||
-                      strstr(said, "all_reduce #2 of group world") == NULL)) {
-        fprintf(stderr, "rank %d: not one warning that names rank 1 and the operation: \"%s\"\n", rank, said);
+    if (rank != 1 && (text_count(captured, "\n") != 1 || strstr(captured, "rank 1") == NULL ||
+                      strstr(captured, "all_reduce #2 of group world") == NULL)) {
+        fprintf(stderr, "rank %d: not one warning that names rank 1 and the operation: \"%s\"\n", rank, captured);
         return 1;
     }
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
@@ -409,7 +409,7 @@ int main(void)
         cmocka_unit_test(test_killed_before_anything_is_connected),
         cmocka_unit_test(test_killed_between_operations),
         cmocka_unit_test(test_killed_while_others_wait),
-        cmocka_unit_test(test_killed_while_its_child_lives),
+        cmocka_unit_test(test_killed_while_its_child_runs),
         cmocka_unit_test(test_exit_without_destroy),
         cmocka_unit_test(test_killed_before_a_group_is_opened),
         cmocka_unit_test(test_first_contact_after_the_end),

@@ -31,11 +31,11 @@ void fuzz_fingerprint(const uint8_t *in, size_t bytes)
 {
     struct fuzz_bytes from = {in, in + bytes};
     uint64_t fingerprint = fuzz_take(&from, 8);
-    size_t room = 1 + (fuzz_take(&from, 1) & 0xff);
-    char *text = malloc(room);
+    size_t capacity = 1 + (fuzz_take(&from, 1) & 0xff);
+    char *text = malloc(capacity);
     FUZZ_CHECK(text != NULL);
-    fingerprint_describe(fingerprint, text, room);
-    FUZZ_CHECK(strnlen(text, room) < room);
+    fingerprint_describe(fingerprint, text, capacity);
+    FUZZ_CHECK(strnlen(text, capacity) < capacity);
     free(text);
 }
 

@@ -23,7 +23,7 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-static int8_t *take(int64_t bytes)
+static int8_t *map_pages(int64_t bytes)
 {
     void *memory =
         mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -32,7 +32,7 @@ static int8_t *take(int64_t bytes)
     exit(1);
 }
 
-static void give(int8_t *memory, int64_t bytes)
+static void unmap_pages(int8_t *memory, int64_t bytes)
 {
     munmap(memory, (size_t)bytes);
 }
@@ -65,7 +65,7 @@ static void check(const char *what, const int8_t *x, int64_t n, int seed, int fa
     }
 }
 
-static void tell(const char *what, double since)
+static void print_rate(const char *what, double since)
 {
     double s = now() - since;
     if (tutti_get_rank(NULL) == 0)
@@ -78,18 +78,18 @@ int main(int argc, char **argv)
 {
     TUTTI_CHECK(tutti_init_process_group(argc > 1 ? argv[1] : "tcp", NULL));
     int rank = tutti_get_rank(NULL), size = tutti_get_world_size(NULL);
-    int8_t *x = take(COUNT);
+    int8_t *x = map_pages(COUNT);
 
     fill(x, COUNT, rank);
     double start = now();
     TUTTI_CHECK(tutti_broadcast(tutti_view(x, COUNT), size - 1, NULL));
-    tell("broadcast", start);
+    print_rate("broadcast", start);
     check("broadcast", x, COUNT, size - 1, 1);
 
     fill(x, COUNT, 0);
     start = now();
     TUTTI_CHECK(tutti_all_reduce(tutti_view(x, COUNT), TUTTI_SUM, NULL));
-    tell("all_reduce", start);
+    print_rate("all_reduce", start);
     check("all_reduce", x, COUNT, 0, size);
 
     if (rank == 0) fill(x, COUNT, 9);
@@ -98,25 +98,25 @@ int main(int argc, char **argv)
     start = now();
     if (rank == 0) TUTTI_CHECK(tutti_send(tutti_view(x, COUNT), 1, NULL));
     if (rank == 1) TUTTI_CHECK(tutti_recv(tutti_view(x, COUNT), 0, NULL));
-    tell("send, recv", start);
+    print_rate("send, recv", start);
     if (rank == 1) check("recv", x, COUNT, 9, 1);
-    give(x, COUNT);
+    unmap_pages(x, COUNT);
 
     /* parts beyond 2 GiB also start beyond it; each rank's own part is in place */
     int64_t part = COUNT / size + 1, all = part * size;
-    x = take(all);
+    x = map_pages(all);
     fill(x + rank * part, part, 3 * rank);
     start = now();
     TUTTI_CHECK(tutti_all_gather_into_tensor(tutti_view(x, all), tutti_view(x + rank * part, part), NULL));
-    tell("all_gather_into_tensor", start);
+    print_rate("all_gather_into_tensor", start);
     for (int r = 0; r < size; r++) check("all_gather_into_tensor", x + r * part, part, 3 * r, 1);
-    give(x, all);
+    unmap_pages(x, all);
 
     /* more than 2 GiB from the first rank, a small block from the others */
     tutti_tensor blocks[64];
     if (size <= 64) {
         int64_t at = 0;
-        x = take(COUNT + size * 1000);
+        x = map_pages(COUNT + size * 1000);
         for (int r = 0; r < size; r++) {
             blocks[r] = tutti_view(x + at, r == 0 ? COUNT : 1000 + r);
             at += blocks[r].numel;
@@ -124,9 +124,9 @@ int main(int argc, char **argv)
         fill(blocks[rank].data, blocks[rank].numel, 5 + rank);
         start = now();
         TUTTI_CHECK(tutti_all_gather(blocks, size, blocks[rank], NULL));
-        tell("all_gather, first block of all", start);
+        print_rate("all_gather, first block of all", start);
         for (int r = 0; r < size; r++) check("all_gather", blocks[r].data, blocks[r].numel, 5 + r, 1);
-        give(x, COUNT + size * 1000);
+        unmap_pages(x, COUNT + size * 1000);
     }
     TUTTI_CHECK(tutti_destroy_process_group(NULL));
     struct rusage usage;

@@ -87,7 +87,7 @@ static void world(void **state)
 }
 
 /* Each rank warns once about each variable with an invalid value, and reports the value that it uses instead. */
-static void odd_values(void **state)
+static void invalid_values(void **state)
 {
     (void)state;
     struct launch launch = RUN("-n", "2", "/usr/bin/env", "TUTTI_LOG=nonsense", "TUTTI_SHM=maybe",
@@ -107,6 +107,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(machine), cmocka_unit_test(shared_memory_alone),
                                        cmocka_unit_test(refused), cmocka_unit_test(world),
-                                       cmocka_unit_test(odd_values)};
+                                       cmocka_unit_test(invalid_values)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,8 +28,8 @@ static void free_group(struct tutti_group *group)
 }
 
 /* Begins an all_to_all with this many elements for each rank, and returns its plan. */
-static const struct plan *take(struct tutti_group *group, int64_t numel, struct plan_cache_entry **entry,
-                               struct exec **exec)
+static const struct plan *begin_all_to_all(struct tutti_group *group, int64_t numel, struct plan_cache_entry **entry,
+                                           struct exec **exec)
 {
     static const tutti_backend backend = {.name = "none"};
     static char in[1], out[1];
@@ -46,7 +46,7 @@ static const struct plan *run(struct tutti_group *group, int64_t numel)
 {
     struct plan_cache_entry *entry;
     struct exec *exec;
-    const struct plan *plan = take(group, numel, &entry, &exec);
+    const struct plan *plan = begin_all_to_all(group, numel, &entry, &exec);
     plan_cache_give(group->cache, entry, exec);
     return plan;
 }
@@ -81,7 +81,7 @@ static void test_keeps_what_runs(void **state)
     struct plan_cache_entry *entry;
     struct exec *exec;
     (void)state;
-    const struct plan *plan = take(group, 1, &entry, &exec);
+    const struct plan *plan = begin_all_to_all(group, 1, &entry, &exec);
     uint32_t steps = plan->n_steps;
     for (int64_t i = 1; i <= SHAPES; i++) run(group, i * 1000);
     assert_int_equal(plan->n_steps, steps);

@@ -25,11 +25,11 @@ static void assert_choice(const struct coll_args *args, const char *override, co
     if (name) assert_string_equal(chosen->name, name);
 }
 
-static void assert_refused(const struct coll_args *args, const char *override, const char *sentence)
+static void assert_refused(const struct coll_args *args, const char *override, const char *part)
 {
     assert_null(coll_select(args, &(struct coll_override){.names = override}, NULL));
-    if (!strstr(error_text(), sentence)) print_error("got: %s\n", error_text());
-    assert_non_null(strstr(error_text(), sentence));
+    if (!strstr(error_text(), part)) print_error("got: %s\n", error_text());
+    assert_non_null(strstr(error_text(), part));
 }
 
 static void test_every_kind_has_a_choice(void **state)

@@ -114,21 +114,21 @@ static bool take_next_id(int pid)
 /* Forks a process with the id REUSED and returns its name.  The process runs until *end is closed, if end is given. */
 static pid_t fork_with_id(char name[LIVENESS_NAME_MAX], int *end)
 {
-    int names[2], life[2];
-    if (pipe(names) != 0 || pipe(life) != 0 || !take_next_id(REUSED)) return -1;
+    int names[2], lifetime[2];
+    if (pipe(names) != 0 || pipe(lifetime) != 0 || !take_next_id(REUSED)) return -1;
     pid_t pid = fork();
     if (pid == 0) {
         char byte, mine[LIVENESS_NAME_MAX] = "";
-        close(life[1]);
+        close(lifetime[1]);
         liveness_name(mine);
         if (write(names[1], mine, sizeof mine) != sizeof mine) _exit(1);
-        if (end != NULL && read(life[0], &byte, 1) != 0) _exit(1);
+        if (end != NULL && read(lifetime[0], &byte, 1) != 0) _exit(1);
         _exit(0);
     }
-    close(life[0]);
+    close(lifetime[0]);
     if (read(names[0], name, LIVENESS_NAME_MAX) != LIVENESS_NAME_MAX) return -1;
-    if (end == NULL) close(life[1]);
-    if (end != NULL) *end = life[1];
+    if (end == NULL) close(lifetime[1]);
+    if (end != NULL) *end = lifetime[1];
     return pid;
 }
 

@@ -9,8 +9,8 @@
 #include <cmocka.h>
 // clang-format on
 
-enum { LARGE = 100003, ROOM = 16 * LARGE + 64, MOST = 5 };
-static char a[ROOM], b[ROOM], c[ROOM], want[ROOM], in[MOST][ROOM];
+enum { LARGE = 100003, CAPACITY = 16 * LARGE + 64, MOST = 5 };
+static char a[CAPACITY], b[CAPACITY], c[CAPACITY], want[CAPACITY], in[MOST][CAPACITY];
 
 static bool is_step(tutti_dtype dtype, tutti_reduce_op op)
 {

@@ -56,10 +56,10 @@ static void assert_no_child_left(void)
     assert_int_equal(errno, ECHILD);
 }
 
-static void assert_fails(int (*fn)(int, void *), int nprocs, const char *sentence)
+static void assert_fails(int (*fn)(int, void *), int nprocs, const char *part)
 {
     assert_int_equal(tutti_spawn(fn, NULL, nprocs), TUTTI_ERR_SYSTEM);
-    if (!strstr(tutti_last_error(), sentence)) fail_msg("no \"%s\" in: %s", sentence, tutti_last_error());
+    if (!strstr(tutti_last_error(), part)) fail_msg("no \"%s\" in: %s", part, tutti_last_error());
     assert_no_child_left();
 }
 
@@ -69,7 +69,7 @@ static int variable(const char *name)
     return text ? atoi(text) : -1;
 }
 
-static int note_everything(int rank, void *argument)
+static int record_everything(int rank, void *argument)
 {
     shared->rank[rank] = variable("RANK") == variable("LOCAL_RANK") ? variable("RANK") : -2;
     shared->world[rank] = variable("WORLD_SIZE") == variable("LOCAL_WORLD_SIZE") ? variable("WORLD_SIZE") : -2;
@@ -86,7 +86,7 @@ static void each_rank_finds_its_place(void **state)
     static const uint8_t none[TUTTI_TOKEN_BYTES];
     int argument = 17, before = usage_fds();
     setenv("RANK", "99", 1); /* variable of an outer job */
-    assert_int_equal(tutti_spawn(note_everything, &argument, RANKS), TUTTI_OK);
+    assert_int_equal(tutti_spawn(record_everything, &argument, RANKS), TUTTI_OK);
     assert_string_equal(getenv("RANK"), "99");
     unsetenv("RANK");
     for (int i = 0; i < RANKS; i++) {
@@ -102,7 +102,7 @@ static void each_rank_finds_its_place(void **state)
 }
 
 /* The ranks join in the parent's store, with the token of the environment. */
-static int meet(int rank, void *argument)
+static int join(int rank, void *argument)
 {
     tutti_store *store;
     (void)rank, (void)argument;
@@ -120,7 +120,7 @@ static void the_ranks_join_in_the_parents_store(void **state)
     (void)state;
     int before = usage_fds();
     for (int i = 0; i < 10; i++) {
-        int status = tutti_spawn(meet, NULL, RANKS);
+        int status = tutti_spawn(join, NULL, RANKS);
         if (status != TUTTI_OK) fail_msg("%s", tutti_last_error());
     }
     assert_int_equal(usage_fds(), before);
@@ -243,7 +243,7 @@ static void other_children_are_left_alone(void **state)
     int status;
     pid_t other = fork();
     if (other == 0) _exit(5);
-    assert_int_equal(tutti_spawn(note_everything, &(int){17}, 2), TUTTI_OK);
+    assert_int_equal(tutti_spawn(record_everything, &(int){17}, 2), TUTTI_OK);
     assert_int_equal(waitpid(other, &status, 0), other);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 5);
 }
@@ -274,7 +274,7 @@ static void signals_do_not_disturb(void **state)
     assert_int_equal(timer_create(CLOCK_MONOTONIC, &event, &timer), 0);
     assert_int_equal(timer_settime(timer, 0, &often, NULL), 0);
     for (int i = 0; i < 20; i++)
-        if (tutti_spawn(meet, NULL, RANKS) != TUTTI_OK) fail_msg("%s", tutti_last_error());
+        if (tutti_spawn(join, NULL, RANKS) != TUTTI_OK) fail_msg("%s", tutti_last_error());
     timer_delete(timer);
     signal(SIGUSR1, SIG_DFL);
 }
@@ -311,9 +311,9 @@ static void bad_arguments_are_refused(void **state)
     (void)state;
     assert_int_equal(tutti_spawn(NULL, NULL, 2), TUTTI_ERR_INVALID_ARGUMENT);
     assert_non_null(strstr(tutti_last_error(), "fn is NULL"));
-    assert_int_equal(tutti_spawn(meet, NULL, 0), TUTTI_ERR_INVALID_ARGUMENT);
+    assert_int_equal(tutti_spawn(join, NULL, 0), TUTTI_ERR_INVALID_ARGUMENT);
     assert_non_null(strstr(tutti_last_error(), "nprocs is 0"));
-    assert_int_equal(tutti_spawn(meet, NULL, -3), TUTTI_ERR_INVALID_ARGUMENT);
+    assert_int_equal(tutti_spawn(join, NULL, -3), TUTTI_ERR_INVALID_ARGUMENT);
 }
 
 /* A spawned rank would inherit the default group and could not make its own. */
@@ -324,7 +324,7 @@ static void not_where_the_default_group_exists(void **state)
     assert_int_equal(tutti_store_memory(NULL, &store), TUTTI_OK);
     tutti_init_opts alone = {.store = store, .world_size = 1};
     assert_int_equal(tutti_init_process_group(TUTTI_BUILD_DIR "/tests/plugins/libtutti_loop.so", &alone), TUTTI_OK);
-    assert_int_equal(tutti_spawn(meet, NULL, 2), TUTTI_ERR_INVALID_ARGUMENT);
+    assert_int_equal(tutti_spawn(join, NULL, 2), TUTTI_ERR_INVALID_ARGUMENT);
     assert_non_null(strstr(tutti_last_error(), "the default group exists"));
     assert_int_equal(tutti_destroy_process_group(NULL), TUTTI_OK);
     tutti_store_free(store);

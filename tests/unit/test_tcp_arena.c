@@ -70,7 +70,7 @@ static void pair_close(struct pair *pair)
     shm_arena_close(&pair->peer);
 }
 
-static char *take(struct pair *pair, size_t bytes)
+static char *allocate(struct pair *pair, size_t bytes)
 {
     void *memory = NULL;
     assert_int_equal(shm_alloc(&pair->owner, bytes, &memory), TUTTI_OK);
@@ -97,7 +97,7 @@ static void test_a_peer_reads_in_place(void **state)
     (void)state;
     pair_open(&pair);
     assert_null(reach(&pair, (const char *)&pair, 1)); /* nothing has been allocated yet */
-    char *first = take(&pair, 100), *second = take(&pair, 3 * PAGE_BYTES), got[8];
+    char *first = allocate(&pair, 100), *second = allocate(&pair, 3 * PAGE_BYTES), got[8];
     strcpy(first + 92, "is here");
     strcpy(second + 2 * PAGE_BYTES + 5, "and here");
     assert_string_equal(reach(&pair, first + 92, 8), "is here");
@@ -117,7 +117,7 @@ static void test_any_address_is_safe(void **state)
     struct pair pair;
     (void)state;
     pair_open(&pair);
-    char *memory = take(&pair, PAGE_BYTES), *base = pair.owner.arena.base;
+    char *memory = allocate(&pair, PAGE_BYTES), *base = pair.owner.arena.base;
     size_t whole = pair.peer.arena_bytes;
     assert_ptr_equal(memory, base);
     assert_null(reach(&pair, (const char *)&pair, 1));
@@ -139,11 +139,11 @@ static void test_a_mapping_grows(void **state)
     struct pair pair;
     (void)state;
     pair_open(&pair);
-    char *small = take(&pair, 1);
+    char *small = allocate(&pair, 1);
     *small = 's';
     assert_int_equal(*reach(&pair, small, 1), 's');
     assert_int_equal(pair.of_peer[0].mapped_bytes, SEE_LEAST);
-    char *large = take(&pair, SEE_LEAST);
+    char *large = allocate(&pair, SEE_LEAST);
     large[SEE_LEAST - 1] = 'l';
     assert_int_equal(reach(&pair, large, SEE_LEAST)[SEE_LEAST - 1], 'l');
     assert_true(pair.of_peer[0].mapped_bytes > SEE_LEAST);
@@ -158,14 +158,14 @@ static void test_the_same_address_again(void **state)
     struct pair pair;
     (void)state;
     pair_open(&pair);
-    char *a = take(&pair, MIB), *b = take(&pair, 2 * MIB), *c = take(&pair, MIB);
+    char *a = allocate(&pair, MIB), *b = allocate(&pair, 2 * MIB), *c = allocate(&pair, MIB);
     assert_true(b == a + MIB && c == b + 2 * MIB);
     memset(b, 'b', 2 * MIB);
     assert_int_equal(reach(&pair, b, 2 * MIB)[MIB], 'b');
     assert_int_equal(pages_held(&pair), 4 * MIB);
     assert_int_equal(shm_free(&pair.owner, b), TUTTI_OK);
     assert_int_equal(pages_held(&pair), 2 * MIB); /* although the peer has them mapped */
-    char *d = take(&pair, PAGE_BYTES), *e = take(&pair, 2 * MIB - PAGE_BYTES + 1), *f = take(&pair, MIB);
+    char *d = allocate(&pair, PAGE_BYTES), *e = allocate(&pair, 2 * MIB - PAGE_BYTES + 1), *f = allocate(&pair, MIB);
     assert_ptr_equal(d, b);
     assert_ptr_equal(e, c + MIB); /* too large for the gap */
     assert_ptr_equal(f, d + PAGE_BYTES);
@@ -181,7 +181,7 @@ static void test_freeing_what_is_not_there(void **state)
     (void)state;
     pair_open(&pair);
     assert_int_equal(shm_free(&pair.owner, said), TUTTI_ERR_INVALID_ARGUMENT);
-    char *memory = take(&pair, 2 * PAGE_BYTES);
+    char *memory = allocate(&pair, 2 * PAGE_BYTES);
     assert_int_equal(shm_free(&pair.owner, memory + PAGE_BYTES), TUTTI_ERR_INVALID_ARGUMENT);
     assert_int_equal(shm_free(&pair.owner, memory), TUTTI_OK);
     said[0] = '\0';
@@ -196,11 +196,11 @@ static void test_given_up(void **state)
     struct pair pair;
     (void)state;
     pair_open(&pair);
-    char *memory = take(&pair, MIB);
+    char *memory = allocate(&pair, MIB);
     pair.owner.arena.is_read = true;
     assert_int_equal(shm_free(&pair.owner, memory), TUTTI_OK);
     assert_int_equal(pages_held(&pair), MIB);
-    assert_ptr_equal(take(&pair, MIB), memory);
+    assert_ptr_equal(allocate(&pair, MIB), memory);
     pair_close(&pair);
 }
 
@@ -218,7 +218,7 @@ static void test_more_than_there_is(void **state)
     assert_int_equal(shm_alloc(&pair.owner, SIZE_MAX, &memory), TUTTI_ERR_NO_MEMORY);
     assert_int_equal(shm_alloc(&pair.owner, whole, &memory), TUTTI_ERR_NO_MEMORY); /* some of it is always in use */
     assert_non_null(strstr(said, "available"));
-    take(&pair, 1);
+    allocate(&pair, 1);
     assert_int_equal(shm_alloc(&pair.owner, whole, &memory), TUTTI_ERR_NO_MEMORY);
     assert_non_null(strstr(said, "no gap"));
     assert_null(memory);
@@ -238,7 +238,7 @@ static void test_what_is_left_stays(void **state)
     struct pair pair;
     (void)state;
     pair_open(&pair);
-    char *a = take(&pair, PAGE_BYTES), *b = take(&pair, PAGE_BYTES), *c = take(&pair, PAGE_BYTES);
+    char *a = allocate(&pair, PAGE_BYTES), *b = allocate(&pair, PAGE_BYTES), *c = allocate(&pair, PAGE_BYTES);
     const char *seen = reach(&pair, b, 1);
     strcpy(b, "mine");
     assert_int_equal(shm_free(&pair.owner, a), TUTTI_OK);
@@ -254,12 +254,12 @@ static void test_nothing_is_left(void **state)
     struct pair pair;
     (void)state;
     pair_open(&pair);
-    char *a = take(&pair, PAGE_BYTES);
+    char *a = allocate(&pair, PAGE_BYTES);
     assert_true(is_mapped(a));
     pair_close(&pair);
     munmap(a, PAGE_BYTES);
     pair_open(&pair);
-    a = take(&pair, PAGE_BYTES);
+    a = allocate(&pair, PAGE_BYTES);
     assert_int_equal(shm_free(&pair.owner, a), TUTTI_OK);
     pair_close(&pair);
     assert_false(is_mapped(a));

@@ -116,16 +116,16 @@ static void test_gives_up_between_chunks(void **state)
     struct end end[2];
     static struct large large[2];
     (void)state;
-    for (int who = 0; who < 2; who++) {
+    for (int quitter = 0; quitter < 2; quitter++) {
         ends_open(end, 2);
         for (int i = 0; i < 2; i++) begin_with(&end[i], &large[i], false);
         assert_int_equal(TAILQ_FIRST(&large[0].coll.ops)->at, 0);
         assert_int_equal(TAILQ_FIRST(&large[1].coll.ops)->at, 1);
-        assert_true(coll_cancel(&large[who].coll, &large[who].request));
-        struct large *other = &large[1 - who];
+        assert_true(coll_cancel(&large[quitter].coll, &large[quitter].request));
+        struct large *other = &large[1 - quitter];
         for (int i = 0; i < 3; i++) coll_progress(&other->running);
         assert_int_equal(other->ended, 0);
-        assert_int_equal(TAILQ_FIRST(&other->coll.ops)->at, 1 - who);
+        assert_int_equal(TAILQ_FIRST(&other->coll.ops)->at, 1 - quitter);
         close_both(end, large);
     }
 }
