@@ -351,7 +351,7 @@ static void read_symbols(const char *objects, const char *sources, struct symbol
     assert_int_equal(pclose(output), 0);
 }
 
-/* Checks the calls between folders. objects: folders of the build, up to NULL */
+/* Checks the calls between folders, given the build's folders of objects, up to NULL. */
 static void check_calls(const char *const *objects, const char *sources, const struct layer *layers, int n)
 {
     struct symbols defined = {0, NULL}, used = {0, NULL};

@@ -133,7 +133,7 @@ static int out_of_memory(tutti_group *group, int rank, int size)
     (void)size;
     EXPECT(status == TUTTI_ERR_BACKEND); /* the other rank is notified */
     EXPECT(strstr(tutti_last_error(), "cannot create a communicator on rank 0") !=
-           NULL); /* and not later in another call */
+           NULL); /* in this call, not in a later one */
     EXPECT(strstr(tutti_last_error(), "out of memory") != NULL);
     drop(group, x);
     return 0;

@@ -1,4 +1,4 @@
-/* Peers of the tcp plug-in that end: killed, inside a message, leaving.  The resources that remain then. */
+/* Peers of the tcp plug-in that leave or are killed, also inside a message, and the resources that remain then. */
 #include "rank.h"
 #include "usage.h"
 

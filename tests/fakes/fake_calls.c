@@ -18,7 +18,7 @@ ncclResult_t ncclGroupStart(void)
     return group != NULL ? ncclSuccess : ncclSystemError;
 }
 
-/* Sends and receives of one communicator and stream run at once. */
+/* Merges a send or receive into one of the same communicator and stream, because such operations run at once. */
 static bool merge(struct fake_op *op, CUstream stream, int before)
 {
     for (int i = 0; i < before; i++) {

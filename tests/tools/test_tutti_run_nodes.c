@@ -1,4 +1,5 @@
-/* tutti-run: the rendezvous, the job's token, several nodes, and hosts that lack something. */
+/* tutti-run: the rendezvous, the job's token, several nodes, and hosts without a loopback interface or with few
+ * descriptors. */
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -255,7 +255,7 @@ static void test_segment(void **state)
     struct coll_link link = {1000, 8192, 1024};
     struct coll_args args = some_args(TUTTI_ALL_REDUCE, 4, 1 << 20);
     (void)state;
-    assert_int_equal(coll_segment(&args), INT64_MAX); /* no link asks for cut messages */
+    assert_int_equal(coll_segment(&args), INT64_MAX); /* without a link no message is cut */
     args.link = &link;
     assert_int_equal(coll_segment(&args), 512);
     args.count = 16 * 4 * 256;

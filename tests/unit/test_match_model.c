@@ -123,7 +123,7 @@ static void run_model(struct model *model, int rounds)
 {
     srand(2);
     for (int round = 0; round < rounds; round++) {
-        int arrivals = round / 5000 % 2 ? 7 : 2; /* of ten */
+        int arrivals = round / 5000 % 2 ? 7 : 2; /* arrivals in ten calls */
         if (rand() % 20 == 0) remove_one(model);
         if (rand() % 10 < arrivals)
             arrive(model);

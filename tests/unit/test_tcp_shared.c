@@ -20,7 +20,7 @@ struct call {
 struct member {
     struct end *end;
     struct call last;
-    uint64_t calls; /* that differed from the one before */
+    uint64_t calls; /* number of calls that differed from the one before */
     struct coll_segment coll;
     struct coll_list running;
     struct side in, out;
