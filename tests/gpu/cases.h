@@ -34,6 +34,9 @@ case_body case_bitwise, case_beyond_nccl, case_large, case_in_order, case_staged
 /* Runs all reductions with one dtype and reduce op. */
 int one_reduction(tutti_group *group, int rank, int size, tutti_dtype dtype, tutti_reduce_op op, int64_t n);
 
+/* Checks that host memory, and a tensor of another device, are refused. */
+int foreign_memory(tutti_group *group, tutti_tensor x, const tutti_opts *opts);
+
 /* Checks that streams of another kind are refused: CU_STREAM_PER_THREAD, and a stream of a device that no rank has, if
  * there is one. */
 int foreign_stream(tutti_group *group, tutti_tensor x, int size);

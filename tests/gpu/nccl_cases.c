@@ -272,6 +272,21 @@ int case_groups(tutti_group *group, int rank, int size)
     return 0;
 }
 
+int foreign_memory(tutti_group *group, tutti_tensor x, const tutti_opts *opts)
+{
+    tutti_tensor mine = x;
+    int32_t *host = calloc((size_t)x.numel, sizeof *host);
+    mine.data = host;
+    EXPECT(tutti_all_reduce(mine, TUTTI_SUM, opts) == TUTTI_ERR_INVALID_ARGUMENT);
+    EXPECT(strstr(tutti_last_error(), "memory unknown to CUDA") != NULL);
+    free(host);
+    mine = x;
+    mine.device.index += 1;
+    EXPECT(tutti_all_reduce(mine, TUTTI_SUM, opts) == TUTTI_ERR_INVALID_ARGUMENT);
+    EXPECT(strstr(tutti_last_error(), "this rank's device") != NULL);
+    return 0;
+}
+
 int foreign_stream(tutti_group *group, tutti_tensor x, int size)
 {
     int devices = 0;
@@ -294,21 +309,13 @@ int foreign_stream(tutti_group *group, tutti_tensor x, int size)
 int case_refused(tutti_group *group, int rank, int size)
 {
     tutti_opts opts = {.group = group};
-    tutti_tensor x = on_device(group, 8, TUTTI_INT32), mine = x;
+    tutti_tensor x = on_device(group, 8, TUTTI_INT32);
     EXPECT(tutti_all_reduce(x, TUTTI_BXOR, &opts) == TUTTI_ERR_UNSUPPORTED);
     EXPECT(tutti_all_reduce((tutti_tensor){x.data, 4, TUTTI_INT16, x.device}, TUTTI_SUM, &opts) ==
            TUTTI_ERR_UNSUPPORTED);
     EXPECT(tutti_all_reduce((tutti_tensor){x.data, 4, TUTTI_COMPLEX64, x.device}, TUTTI_PRODUCT, &opts) ==
            TUTTI_ERR_UNSUPPORTED);
-    int32_t *host = calloc(8, sizeof *host);
-    mine.data = host;
-    EXPECT(tutti_all_reduce(mine, TUTTI_SUM, &opts) == TUTTI_ERR_INVALID_ARGUMENT);
-    EXPECT(strstr(tutti_last_error(), "memory unknown to CUDA") != NULL);
-    free(host);
-    mine = x;
-    mine.device.index += 1;
-    EXPECT(tutti_all_reduce(mine, TUTTI_SUM, &opts) == TUTTI_ERR_INVALID_ARGUMENT);
-    EXPECT(strstr(tutti_last_error(), "this rank's device") != NULL);
+    EXPECT(foreign_memory(group, x, &opts) == 0);
     EXPECT(foreign_stream(group, x, size) == 0);
     if (size > 1) {
         int peer = (rank + 1) % size;
