@@ -68,7 +68,7 @@ enum {
 /* Writes a right handshake of rank 2, as if the unauthenticated peer had the job's token. */
 static void write_handshake(uint8_t out[HANDSHAKE_BYTES], const uint8_t *host_entry, uint32_t from)
 {
-    struct peer_handshake hello = {.kind = HANDSHAKE_CONNECT, .from = from, .world_size = 3, .family = 77};
+    struct peer_handshake hello = {.kind = HANDSHAKE_CONNECT, .from = from, .world_size = 3, .tree_id = 77};
     memcpy(hello.server_nonce, host_entry + ENTRY_NONCE, HANDSHAKE_NONCE);
     peer_handshake_encode(out, &hello);
     token_mac(hello.mac, rank_token, out, HANDSHAKE_SIGNED);

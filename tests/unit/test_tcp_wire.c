@@ -200,7 +200,7 @@ static void test_handshake(void **state)
 {
     (void)state;
     struct peer_handshake handshake = {
-        .kind = HANDSHAKE_ACCEPT, .from = 1, .to = 2, .world_size = 3, .family = 0x123456789a};
+        .kind = HANDSHAKE_ACCEPT, .from = 1, .to = 2, .world_size = 3, .tree_id = 0x123456789a};
     for (int i = 0; i < HANDSHAKE_NONCE; i++) {
         handshake.client_nonce[i] = (uint8_t)(i + 1);
         handshake.server_nonce[i] = (uint8_t)(i + 50);
@@ -211,7 +211,7 @@ static void test_handshake(void **state)
     peer_handshake_encode(out, &handshake);
     assert_true(peer_handshake_parse(out, HANDSHAKE_BYTES, &read));
     assert_int_equal(read.kind, HANDSHAKE_ACCEPT);
-    assert_true(read.from == 1 && read.to == 2 && read.world_size == 3 && read.family == 0x123456789a);
+    assert_true(read.from == 1 && read.to == 2 && read.world_size == 3 && read.tree_id == 0x123456789a);
     assert_memory_equal(read.client_nonce, handshake.client_nonce, HANDSHAKE_NONCE);
     assert_memory_equal(read.server_nonce, handshake.server_nonce, HANDSHAKE_NONCE);
     assert_memory_equal(read.mac, handshake.mac, HANDSHAKE_MAC);

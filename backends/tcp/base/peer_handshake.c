@@ -18,7 +18,7 @@ void peer_handshake_encode(uint8_t out[HANDSHAKE_BYTES], const struct peer_hands
     put_u32(out + 20, handshake->to);
     put_u32(out + 24, handshake->world_size);
     put_u32(out + 28, 0);
-    put_u64(out + 32, handshake->family);
+    put_u64(out + 32, handshake->tree_id);
     memcpy(out + 40, handshake->client_nonce, HANDSHAKE_NONCE);
     memcpy(out + 56, handshake->server_nonce, HANDSHAKE_NONCE);
     memcpy(out + 72, handshake->mac, HANDSHAKE_MAC);
@@ -33,7 +33,7 @@ bool peer_handshake_parse(const void *data, size_t n, struct peer_handshake *han
     handshake->from = get_u32(p + 16);
     handshake->to = get_u32(p + 20);
     handshake->world_size = get_u32(p + 24);
-    handshake->family = get_u64(p + 32);
+    handshake->tree_id = get_u64(p + 32);
     memcpy(handshake->client_nonce, p + 40, HANDSHAKE_NONCE);
     memcpy(handshake->server_nonce, p + 56, HANDSHAKE_NONCE);
     memcpy(handshake->mac, p + 72, HANDSHAKE_MAC);

@@ -26,7 +26,7 @@ struct peer_handshake {
     uint32_t from; /* global rank of the client, in the answer as well; attaching swaps the two there */
     uint32_t to;
     uint32_t world_size;
-    uint64_t family; /* the group tree's id */
+    uint64_t tree_id;
     uint8_t client_nonce[HANDSHAKE_NONCE];
     uint8_t server_nonce[HANDSHAKE_NONCE]; /* the one that the server has published */
     uint8_t mac[HANDSHAKE_MAC];            /* over the first HANDSHAKE_SIGNED bytes */

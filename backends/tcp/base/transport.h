@@ -79,8 +79,8 @@ struct transport_events {
 struct transport_config {
     int32_t rank;
     int32_t world_size;
-    int32_t local_world_size;            /* -1 if unknown */
-    uint64_t family;                     /* the group tree's id */
+    int32_t local_world_size; /* -1 if unknown */
+    uint64_t tree_id;
     int64_t timeout_ms, open_timeout_ms; /* of operations; of opening */
     const tutti_host *host;
     tutti_store *store;
@@ -96,7 +96,7 @@ static inline struct transport_config transport_configure(const tutti_group_info
     return (struct transport_config){.rank = info->rank,
                                      .world_size = info->world_size,
                                      .local_world_size = info->local_world_size,
-                                     .family = info->id,
+                                     .tree_id = info->id,
                                      .timeout_ms = info->timeout_ms,
                                      .open_timeout_ms = has_own ? info->open_timeout_ms : info->timeout_ms,
                                      .host = host,

@@ -11,7 +11,7 @@ void fabric_start_handshake(struct fabric_link *link)
                                               .from = (uint32_t)fabric->config.rank,
                                               .to = (uint32_t)link->rank,
                                               .world_size = (uint32_t)fabric->config.world_size,
-                                              .family = fabric->config.family};
+                                              .tree_id = fabric->config.tree_id};
     fabric->config.host->random(link->handshake.client_nonce, HANDSHAKE_NONCE);
     memcpy(link->handshake.server_nonce, fabric->addresses[link->rank].nonce, HANDSHAKE_NONCE);
 }
@@ -20,7 +20,7 @@ bool fabric_verify_handshake(const struct fabric *fabric, const void *data, size
                              struct peer_handshake *handshake)
 {
     if (!peer_handshake_parse(data, n, handshake) || handshake->kind != kind) return false;
-    if (handshake->world_size != (uint32_t)fabric->config.world_size || handshake->family != fabric->config.family)
+    if (handshake->world_size != (uint32_t)fabric->config.world_size || handshake->tree_id != fabric->config.tree_id)
         return false;
     return peer_handshake_is_authentic(fabric->config.host, data, handshake);
 }

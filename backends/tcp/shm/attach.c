@@ -230,7 +230,7 @@ static bool shake_hands(struct attach *self, int fd, const struct entry *host, i
                                    .from = (uint32_t)self->config->rank,
                                    .to = (uint32_t)host->rank,
                                    .world_size = (uint32_t)self->config->world_size,
-                                   .family = self->config->family};
+                                   .tree_id = self->config->tree_id};
     struct peer_handshake answer;
     uint8_t out[HANDSHAKE_BYTES], in[HANDSHAKE_BYTES + SHM_PLACE];
     memcpy(hello.client_nonce, self->mine.nonce, HANDSHAKE_NONCE);
@@ -244,7 +244,7 @@ static bool shake_hands(struct attach *self, int fd, const struct entry *host, i
     memcpy(place, in + HANDSHAKE_BYTES, sizeof place);
     int n = place[0], local_rank = place[1];
     bool sound = peer_handshake_parse(in, HANDSHAKE_BYTES, &answer) && answer.kind == HANDSHAKE_ACCEPT &&
-                 answer.from == hello.to && answer.to == hello.from && answer.family == hello.family &&
+                 answer.from == hello.to && answer.to == hello.from && answer.tree_id == hello.tree_id &&
                  memcmp(answer.client_nonce, hello.client_nonce, HANDSHAKE_NONCE) == 0 &&
                  memcmp(answer.server_nonce, hello.server_nonce, HANDSHAKE_NONCE) == 0 &&
                  peer_handshake_is_authentic(self->host, in, &answer);

@@ -34,7 +34,7 @@ static void handle_hello(struct attach *self, int fd, const int32_t *rank, int n
     }
     int local_rank = -1;
     if (peer_handshake_parse(bytes, sizeof bytes, &hello) && hello.kind == HANDSHAKE_CONNECT &&
-        hello.to == (uint32_t)self->config->rank && hello.family == self->config->family &&
+        hello.to == (uint32_t)self->config->rank && hello.tree_id == self->config->tree_id &&
         hello.world_size == (uint32_t)self->config->world_size &&
         memcmp(hello.server_nonce, self->mine.nonce, HANDSHAKE_NONCE) == 0)
         local_rank = expected_local_rank(rank, n, hello.from);
