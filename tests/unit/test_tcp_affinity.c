@@ -99,7 +99,7 @@ static void test_waits_ever_longer(void **state)
     struct shm shm = {.config.host = &ends_host};
     int64_t gap = GAP_NS;
     (void)state;
-    for (int64_t now = INT64_C(10) * GAP_MOST_NS; gap < GAP_MOST_NS; gap *= 2) {
+    for (int64_t now = INT64_C(10) * GAP_MAX_NS; gap < GAP_MAX_NS; gap *= 2) {
         back_off(&shm, now);
         assert_int_equal(shm.migrate_gap_ns, gap);
         assert_int_equal(shm.migrate_ns, now + gap);
@@ -107,8 +107,8 @@ static void test_waits_ever_longer(void **state)
     }
     back_off(&shm, shm.migrate_ns);
     back_off(&shm, shm.migrate_ns);
-    assert_int_equal(shm.migrate_gap_ns, GAP_MOST_NS);
-    back_off(&shm, shm.migrate_ns + GAP_MOST_NS + 1); /* the rank had stayed for longer than the gap */
+    assert_int_equal(shm.migrate_gap_ns, GAP_MAX_NS);
+    back_off(&shm, shm.migrate_ns + GAP_MAX_NS + 1); /* the rank had stayed for longer than the gap */
     assert_int_equal(shm.migrate_gap_ns, GAP_NS);
 }
 

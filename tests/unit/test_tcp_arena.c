@@ -142,11 +142,11 @@ static void test_a_mapping_grows(void **state)
     char *small = allocate(&pair, 1);
     *small = 's';
     assert_int_equal(*reach(&pair, small, 1), 's');
-    assert_int_equal(pair.of_peer[0].mapped_bytes, SEE_LEAST);
-    char *large = allocate(&pair, SEE_LEAST);
-    large[SEE_LEAST - 1] = 'l';
-    assert_int_equal(reach(&pair, large, SEE_LEAST)[SEE_LEAST - 1], 'l');
-    assert_true(pair.of_peer[0].mapped_bytes > SEE_LEAST);
+    assert_int_equal(pair.of_peer[0].mapped_bytes, GROW_MIN);
+    char *large = allocate(&pair, GROW_MIN);
+    large[GROW_MIN - 1] = 'l';
+    assert_int_equal(reach(&pair, large, GROW_MIN)[GROW_MIN - 1], 'l');
+    assert_true(pair.of_peer[0].mapped_bytes > GROW_MIN);
     assert_int_equal(*reach(&pair, small, 1), 's');
     pair_close(&pair);
 }

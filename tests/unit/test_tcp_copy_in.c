@@ -71,7 +71,7 @@ static void test_little_is_not_timed(void **state)
     struct cost_model cost = {0};
     (void)state;
     clock_readings = 0;
-    assert_int_equal(count_non_temporal(&cost, 100, 400, SHM_COST_AWAY, TIMED_LEAST - 1), 0);
+    assert_int_equal(count_non_temporal(&cost, 100, 400, SHM_COST_AWAY, TIMED_MIN - 1), 0);
     assert_int_equal(clock_readings, 0);
 }
 
@@ -144,8 +144,8 @@ static void test_shared_cache_means_plain(void **state)
     ends_open(end, 2);
     coll_open(&coll, &end[0].shm, COLL_FIRST, 0, 2, (int32_t[]){0, 1});
     struct cost_model *cost = &coll.fragment_costs[TUTTI_ALL_GATHER];
-    cost_learn(cost, PLAIN, BYTES, 1000000);
-    cost_learn(cost, NON_TEMPORAL, BYTES, 1);
+    cost_record(cost, PLAIN, BYTES, 1000000);
+    cost_record(cost, NON_TEMPORAL, BYTES, 1);
     cost->turns[class_of(BYTES)] = TRY_EVERY + 1;
     op.is_separate = true;
     coll_store_chunk(&coll, &op);

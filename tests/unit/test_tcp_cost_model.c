@@ -20,7 +20,7 @@ static int count_pushed(struct cost_model *cost, int n, uint64_t push_ns, uint64
     for (int i = 0; i < n; i++) {
         int way = cost_choose(cost, SIZE);
         pushed += way == PUSH;
-        cost_learn(cost, way, SIZE, way == PUSH ? push_ns : pull_ns);
+        cost_record(cost, way, SIZE, way == PUSH ? push_ns : pull_ns);
     }
     return pushed;
 }
@@ -38,7 +38,7 @@ static void test_the_first_time_is_not_trusted(void **state)
 {
     (void)state;
     struct cost_model cost = {0};
-    cost_learn(&cost, PUSH, SIZE, 300000);
+    cost_record(&cost, PUSH, SIZE, 300000);
     assert_in_range(count_pushed(&cost, 20, 30000, 63000), 14, 19);
 }
 
@@ -58,7 +58,7 @@ static void test_one_long_time_is_chance(void **state)
     (void)state;
     struct cost_model cost = {0};
     count_pushed(&cost, 100, 30000, 63000);
-    cost_learn(&cost, PUSH, SIZE, 20000000); /* the peer had lost its core */
+    cost_record(&cost, PUSH, SIZE, 20000000); /* the peer had lost its core */
     assert_in_range(count_pushed(&cost, 20, 30000, 63000), 19, 20);
 }
 
@@ -78,13 +78,13 @@ static void test_reports_are_bounded(void **state)
 {
     (void)state;
     struct cost_model cost = {0};
-    cost_learn(&cost, PULL, SIZE, 0);
-    cost_learn(&cost, PULL, SIZE, UINT64_MAX);
-    cost_learn(&cost, PULL, 0, 1);
-    for (int i = 0; i < 200; i++) cost_learn(&cost, PUSH, SIZE_MAX, UINT64_MAX);
-    for (int i = 0; i < 200; i++) cost_learn(&cost, PULL, SIZE, UINT64_MAX);
+    cost_record(&cost, PULL, SIZE, 0);
+    cost_record(&cost, PULL, SIZE, UINT64_MAX);
+    cost_record(&cost, PULL, 0, 1);
+    for (int i = 0; i < 200; i++) cost_record(&cost, PUSH, SIZE_MAX, UINT64_MAX);
+    for (int i = 0; i < 200; i++) cost_record(&cost, PULL, SIZE, UINT64_MAX);
     for (int c = 0; c < COST_CLASSES; c++)
-        for (int way = 0; way < 2; way++) assert_in_range(cost.ps[way][c], 0, PS_MOST);
+        for (int way = 0; way < 2; way++) assert_in_range(cost.ps[way][c], 0, PS_MAX);
     assert_int_not_equal(cost.ps[PULL][class_of(SIZE)], 0);
 }
 

@@ -11,7 +11,7 @@
 
 #include "tcp/shm/shm.h"
 
-enum { GAP_NS = 1000000, GAP_MOST_NS = 1000000000 };
+enum { GAP_NS = 1000000, GAP_MAX_NS = 1000000000 };
 
 static int choose_core(const struct shm *shm, const cpu_set_t *mask)
 {
@@ -42,9 +42,9 @@ static void move_to(int core, const cpu_set_t *mask)
 /* Doubles the interval until the next move, or resets it after a long stay. */
 static void back_off(struct shm *shm, int64_t now)
 {
-    bool stayed = now - shm->migrate_ns > GAP_MOST_NS;
+    bool stayed = now - shm->migrate_ns > GAP_MAX_NS;
     shm->migrate_gap_ns = stayed ? GAP_NS : shm->migrate_gap_ns * 2;
-    if (shm->migrate_gap_ns > GAP_MOST_NS) shm->migrate_gap_ns = GAP_MOST_NS;
+    if (shm->migrate_gap_ns > GAP_MAX_NS) shm->migrate_gap_ns = GAP_MAX_NS;
     shm->migrate_ns = now + shm->migrate_gap_ns;
 }
 

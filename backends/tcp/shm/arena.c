@@ -22,7 +22,7 @@
 #include "tcp/shm/shm.h"
 
 #define ARENA_MOST ((size_t)1 << 40)
-#define SEE_LEAST ((size_t)64 << 20) /* minimum growth of the mapping of a peer's arena */
+#define GROW_MIN ((size_t)64 << 20) /* minimum growth of the mapping of a peer's arena */
 
 struct shm_block {
     TAILQ_ENTRY(shm_block) link;
@@ -209,8 +209,8 @@ bool shm_arena_map_first(struct shm_peer *peer)
 /* Maps at least the first `bytes` of a peer's arena. */
 static bool grow_mapping(struct shm_peer *peer, size_t bytes, size_t whole)
 {
-    size_t more = peer->mapped_bytes * 2 > SEE_LEAST ? peer->mapped_bytes * 2 : SEE_LEAST;
-    if (more < bytes) more = (bytes + SEE_LEAST - 1) / SEE_LEAST * SEE_LEAST;
+    size_t more = peer->mapped_bytes * 2 > GROW_MIN ? peer->mapped_bytes * 2 : GROW_MIN;
+    if (more < bytes) more = (bytes + GROW_MIN - 1) / GROW_MIN * GROW_MIN;
     if (more > whole) more = whole;
     void *seen = peer->mapped != NULL ? mremap(peer->mapped, peer->mapped_bytes, more, MREMAP_MAYMOVE)
                                       : mmap(NULL, more, PROT_READ, MAP_SHARED | MAP_NORESERVE, peer->arena_fd, 0);

@@ -7,13 +7,13 @@
  */
 #include "tcp/shm/shm.h"
 
-enum { TIMED_LEAST = 16 << 10 }; /* bytes; shorter copies are not worth timing */
+enum { TIMED_MIN = 16 << 10 }; /* bytes; shorter copies are not worth timing */
 
 enum { PLAIN = COST_FIRST, NON_TEMPORAL = COST_SECOND };
 
 void shm_copy_in_begin(const struct shm *shm, struct shm_copy_in *copy, struct cost_model *cost, size_t bytes)
 {
-    bool timed = bytes >= TIMED_LEAST;
+    bool timed = bytes >= TIMED_MIN;
     *copy = (struct shm_copy_in){.cost = timed ? cost : NULL, .bytes = bytes};
     if (!timed) return;
     copy->non_temporal = cost_choose(cost, bytes) == NON_TEMPORAL;
@@ -25,6 +25,6 @@ uint64_t shm_copy_in_end(const struct shm *shm, const struct shm_copy_in *copy, 
     if (copy->cost == NULL) return 0;
     uint64_t ns = shm_ns_since(shm->config.host, copy->begin_ns),
              cost = copy->non_temporal ? copy->bytes * cost_ps / 1000 : 0;
-    cost_learn(copy->cost, copy->non_temporal ? NON_TEMPORAL : PLAIN, copy->bytes, ns + cost);
+    cost_record(copy->cost, copy->non_temporal ? NON_TEMPORAL : PLAIN, copy->bytes, ns + cost);
     return ns;
 }

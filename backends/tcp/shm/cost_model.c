@@ -2,7 +2,7 @@
 
 #include <stdbool.h>
 
-enum { TRY_EVERY = 64 /* a power of two */, SMALLEST = 32 << 10, PS_MOST = 1 << 24 /* 60 KB/s */ };
+enum { TRY_EVERY = 64 /* a power of two */, SMALLEST = 32 << 10, PS_MAX = 1 << 24 /* 60 KB/s */ };
 
 static int class_of(size_t bytes)
 {
@@ -28,18 +28,18 @@ int cost_choose(struct cost_model *cost, size_t bytes)
     return (other < one) != tries ? COST_SECOND : COST_FIRST;
 }
 
-uint32_t cost_believe(uint32_t known_ps, uint64_t bytes, uint64_t ns)
+uint32_t cost_update(uint32_t known_ps, uint64_t bytes, uint64_t ns)
 {
-    uint64_t found = ns < UINT32_MAX ? ns * 1000 / bytes : PS_MOST, known = known_ps;
-    if (found > PS_MOST) found = PS_MOST;
+    uint64_t found = ns < UINT32_MAX ? ns * 1000 / bytes : PS_MAX, known = known_ps;
+    if (found > PS_MAX) found = PS_MAX;
     if (found == 0) found = 1;
     if (known == 0 || found <= known) return (uint32_t)found;
     if (found > known * 2) found = known * 2;
     return (uint32_t)(known + (found - known + 7) / 8);
 }
 
-void cost_learn(struct cost_model *cost, int way, size_t bytes, uint64_t ns)
+void cost_record(struct cost_model *cost, int way, size_t bytes, uint64_t ns)
 {
     uint32_t *known = &cost->ps[way][class_of(bytes)];
-    if (bytes > 0) *known = cost_believe(*known, bytes, ns);
+    if (bytes > 0) *known = cost_update(*known, bytes, ns);
 }

@@ -26,8 +26,8 @@ struct cost_model {
 /* Returns the faster path for a size; now and then the other one, because conditions change. */
 int cost_choose(struct cost_model *cost, size_t bytes);
 /* Returns the new per-byte estimate, given the old one (0 if none) and one measurement. */
-uint32_t cost_believe(uint32_t known_ps, uint64_t bytes, uint64_t ns);
+uint32_t cost_update(uint32_t known_ps, uint64_t bytes, uint64_t ns);
 /* Records one measurement. */
-void cost_learn(struct cost_model *cost, int way, size_t bytes, uint64_t ns);
+void cost_record(struct cost_model *cost, int way, size_t bytes, uint64_t ns);
 
 #endif

@@ -99,7 +99,7 @@ bool shm_fifo_open(struct shm *shm, int local_rank, uint64_t start, uint64_t byt
     peer->fifo_consumed = start;
     peer->fifo_expected = bytes;
     atomic_store_explicit(&peer->in->fifo_read, start, memory_order_release);
-    shm_announce_space(shm, local_rank);
+    shm_wake_writer(shm, local_rank);
     return true;
 }
 
@@ -122,7 +122,7 @@ void shm_fifo_release(struct shm *shm, int local_rank, size_t bytes)
     peer->fifo_expected -= bytes;
     if (peer->fifo_expected == 0) peer->fifo_consumed = next_start(shm, peer->fifo_consumed);
     atomic_store_explicit(&peer->in->fifo_read, peer->fifo_consumed, memory_order_release);
-    shm_announce_space(shm, local_rank);
+    shm_wake_writer(shm, local_rank);
 }
 
 void shm_fifo_close(struct shm *shm, int local_rank)

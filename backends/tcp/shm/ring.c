@@ -187,7 +187,7 @@ static void deliver(struct shm *shm, struct shm_peer *peer, const struct shm_slo
     peer->bytes_consumed = end;
 }
 
-void shm_announce_space(struct shm *shm, int local_rank)
+void shm_wake_writer(struct shm *shm, int local_rank)
 {
     struct shm_ring *in = shm->peer[local_rank].in;
     atomic_signal_fence(memory_order_seq_cst); /* as in shm_wake */
@@ -212,7 +212,7 @@ int shm_read(struct shm *shm, int local_rank)
     /* release, as in the next store: orders the reads before the writer's reuse */
     atomic_store_explicit(&peer->in->bytes_read, peer->bytes_consumed, memory_order_release);
     atomic_store_explicit(&peer->in->slots_read, peer->slots_consumed, memory_order_release);
-    shm_announce_space(shm, local_rank);
+    shm_wake_writer(shm, local_rank);
     return read;
 }
 

@@ -361,7 +361,7 @@ int shm_send(struct shm *shm, int local_rank, const struct transport_header *hea
 /* True if a message would enter the ring at once. */
 bool shm_fits(struct shm *shm, int local_rank, size_t bytes);
 /* Wakes the writer if it sleeps until there is space. */
-void shm_announce_space(struct shm *shm, int local_rank);
+void shm_wake_writer(struct shm *shm, int local_rank);
 /* Withdraws the message with this kind and id if it still waits for space. */
 bool shm_unsend(struct shm *shm, int local_rank, uint8_t kind, uint64_t id);
 void shm_drop(struct shm *shm, int local_rank, const char *why, bool notify);

@@ -84,8 +84,8 @@ static bool copy_in(struct shm *shm, struct transport_write *write)
     write->posted += bytes;
     if (write->posted < write->bytes) return bytes > 0;
     if (shm_is_timed(shm) && write->bytes > 0)
-        cost_learn(&shm->peer[local_rank].cost, SHM_COST_COPY, write->bytes,
-                   shm_ns_since(shm->config.host, write->begin_ns));
+        cost_record(&shm->peer[local_rank].cost, SHM_COST_COPY, write->bytes,
+                    shm_ns_since(shm->config.host, write->begin_ns));
     unqueue(shm, write);
     shm->config.events->write_done(shm->config.user, write);
     start_next(shm, rank); /* last, because it may drop the link, and this write is complete */

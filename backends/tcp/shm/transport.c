@@ -68,7 +68,7 @@ static int send_timed(struct shm *shm, int local_rank, const struct transport_he
     int64_t begin_ns = host->now_ns();
     int status = shm_send(shm, local_rank, header, payload, bytes);
     uint64_t ns = 2 * shm_ns_since(host, begin_ns); /* the receiver copies it again */
-    cost_learn(&shm->peer[local_rank].cost, SHM_COST_COPY, bytes, ns);
+    cost_record(&shm->peer[local_rank].cost, SHM_COST_COPY, bytes, ns);
     return status;
 }
 
@@ -145,7 +145,7 @@ static uint64_t read_message(struct transport *transport, int32_t rank, tutti_re
 static void was_read(struct transport *transport, int32_t rank, const tutti_request *request, uint64_t ns)
 {
     if (shm_is_shared(shm_of(transport), request->data, request->bytes)) return; /* there was no choice */
-    cost_learn(&peer_of(transport, rank)->cost, SHM_COST_READ, request->bytes, ns);
+    cost_record(&peer_of(transport, rank)->cost, SHM_COST_READ, request->bytes, ns);
 }
 
 static int expose(struct transport *transport, int32_t rank, struct transport_memory *memory)

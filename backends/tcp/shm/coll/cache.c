@@ -72,7 +72,7 @@ static void update_estimate(struct coll_segment *segment, size_t bytes, uint64_t
 {
     uint32_t known =
         segment->fragment_ps != 0 ? segment->fragment_ps : NEAR_PS; /* the first measurement includes page faults */
-    segment->fragment_ps = cost_believe(known, bytes, ns);
+    segment->fragment_ps = cost_update(known, bytes, ns);
 }
 
 void coll_cache_stored(struct coll_segment *segment, const struct coll_op *op, size_t bytes, uint64_t ns)
