@@ -16,23 +16,24 @@ enum { LOG_INFO = 2 };
 struct tcp_group {
     struct proto_group group;
     struct coll_segment coll;
-    struct tcp_group *first; /* NULL if the tree has one rank: it needs no transport */
-    /* Of the first group alone: */
+    struct tcp_group *first; /* NULL if the tree has a single rank, which needs no transport */
+    /* Only in the first group: */
     struct proto proto;
-    struct shm *shm;        /* NULL if this rank shares memory with none */
-    struct fabric *fabric;  /* NULL if all ranks share memory: libfabric is not even loaded */
-    struct coll_list colls; /* groups with operations under way */
-    unsigned coll_turns;    /* progress calls in which these moved */
+    struct shm *shm;        /* NULL if this rank shares memory with no other */
+    struct fabric *fabric;  /* NULL if all ranks share memory; libfabric is not loaded then */
+    struct coll_list colls; /* segments with pending operations */
+    unsigned coll_turns;    /* progress calls in which a collective advanced */
 };
 
 /* ---- opening ------------------------------------------------------------------------------------------------- */
 
-/* Logs that a group has no collective segment.  The rank that reserves it for the others finds that out. */
+/* Logs that a group has no collective segment, on the rank that tried to reserve it. */
 static void log_refused_coll(struct shm *shm)
 {
     if (shm->coll_refused == 0) return;
     shm->config.host->log(LOG_INFO,
-                          "tcp: no %zu bytes of shared memory for a group's collectives (%s): they are messages",
+                          "tcp: cannot reserve %zu bytes of shared memory for a group's collectives (%s); they use "
+                          "messages instead",
                           shm->coll_span, strerror(shm->coll_refused));
     shm->coll_refused = 0;
 }
@@ -59,7 +60,7 @@ static int tcp_offer(void *state, const tutti_group_info *info, uint8_t *offer)
 
 static int add_group(struct tcp_group *self, struct tcp_group *first, const tutti_group_info *info)
 {
-    /* The collective segment reduces in an order of its own. */
+    /* A group that may only run plans has no segment, which reduces in an order of its own. */
     struct shm *shm = TUTTI_HAS(info, plans_only) ? NULL : first->shm;
     self->first = first;
     int status = coll_open(&self->coll, shm, coll_index(info), info->rank, info->world_size, info->global_ranks);
@@ -68,7 +69,7 @@ static int add_group(struct tcp_group *self, struct tcp_group *first, const tutt
     return status;
 }
 
-/* Attaches the ranks of this host.  *reaches_all is set if these are all. */
+/* Attaches the ranks of this host.  Sets *reaches_all if these are all ranks of the tree. */
 static int open_shm(struct tcp_group *self, const struct transport_config *config, bool *reaches_all)
 {
     static const struct shm_colls colls = {.bytes = coll_bytes, .reserve = coll_directory_reserve};
@@ -162,7 +163,7 @@ static int tcp_recv_reduce(void *state, tutti_request *request)
 {
     struct proto_group *group = &((struct tcp_group *)state)->group;
     if (request->bytes <= TRANSPORT_REDUCE_MAX) return proto_recv(group, request);
-    return group->proto->host->error(TUTTI_ERR_INVALID_ARGUMENT, "a recv_reduce of %zu bytes; at most %d",
+    return group->proto->host->error(TUTTI_ERR_INVALID_ARGUMENT, "a recv_reduce of %zu bytes exceeds the limit of %d",
                                      request->bytes, TRANSPORT_REDUCE_MAX);
 }
 
@@ -200,7 +201,7 @@ static void tcp_choose(void *state, const tutti_path_row *rows, int32_t n)
     struct tcp_group *self = state;
     self->coll.choices = rows;
     self->coll.n_choices = n;
-    if (self->shm == NULL) return; /* messages go by the first group's rows */
+    if (self->shm == NULL) return; /* messages follow the rows of the tree's first group */
     self->shm->choices = rows;
     self->shm->n_choices = n;
 }
@@ -214,8 +215,8 @@ static void tcp_awaits(void *state, const tutti_request *request, bool *ranks)
 
 /* ---- progress ------------------------------------------------------------------------------------------------ */
 
-/* If a collective moves, its caller most likely has what it waits for, so messages mostly have their turn when none
- * does. */
+/* Drives messages only in every COLL_TURNS-th call while collectives advance, because the caller most likely waits for
+ * a collective. */
 static int tcp_progress(void *state)
 {
     enum { COLL_TURNS = 16 };
@@ -226,8 +227,8 @@ static int tcp_progress(void *state)
     return moved + proto_progress(&self->proto);
 }
 
-/* Checks the collectives last: the transports have announced that this rank is about to sleep, so a peer that arrives
- * at a step after the check wakes it. */
+/* Checks the collectives last: proto_arm has marked this rank as asleep, so a peer that arrives at a step after the
+ * check wakes it. */
 static int tcp_arm(void *state, int *descriptors)
 {
     struct tcp_group *self = state;
@@ -269,7 +270,7 @@ static int tcp_hosts(void *state, int32_t *host)
     const struct tcp_group *self = state;
     if (!is_first(self)) return TUTTI_OK;
     if (self->fabric != NULL) return fabric_hosts(self->fabric, host);
-    for (int32_t rank = 0; rank < self->group.world_size; rank++) host[rank] = 0; /* all share memory */
+    for (int32_t rank = 0; rank < self->group.world_size; rank++) host[rank] = 0; /* all ranks share memory */
     return TUTTI_OK;
 }
 

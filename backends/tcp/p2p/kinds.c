@@ -2,7 +2,7 @@
 
 _Static_assert((int)KINDS <= (int)TRANSPORT_KINDS, "transports keep the other kinds to themselves");
 
-/* The fields that a kind uses. */
+/* Bits for the header fields that a kind uses. */
 enum { GROUP = 1, TAG = 2, BYTES = 4, PRINT = 8, ID = 16, REF = 32, REF_OR_0 = 64, PAYLOAD = 128, FLAGS = 256 };
 
 static const uint16_t used_fields[KINDS] = {
@@ -24,7 +24,7 @@ static const uint16_t used_fields[KINDS] = {
 
 bool kind_is_valid(const struct transport_header *h, size_t payload, uint32_t world_size)
 {
-    if (h->kind == KIND_EAGER) /* the same as below, faster, because nearly all messages are of this kind */
+    if (h->kind == KIND_EAGER) /* a fast path of the checks below: nearly all messages are eager */
         return h->source < world_size && h->bytes == payload && payload <= TRANSPORT_PAYLOAD_MAX && h->flags == 0 &&
                h->id == 0;
     if (h->kind == 0 || h->kind >= KINDS || h->source >= world_size) return false;

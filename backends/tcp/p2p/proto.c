@@ -1,4 +1,4 @@
-/* The life of the protocol: opening, progress, and saying goodbye. */
+/* Opens the protocol, drives it, and ends it with a goodbye to every peer. */
 #include "tcp/p2p/proto.h"
 
 #include <stdlib.h>
@@ -33,12 +33,12 @@ bool proto_add_transport(struct proto *proto, struct transport *transport)
 
 /* ---- ending -------------------------------------------------------------------------------------------------- */
 
-/* Says goodbye.  Returns true if nothing more will pass between this rank and the peer. */
-static bool part(struct proto *proto, int32_t rank)
+/* Says goodbye to a peer.  Returns true once nothing more will pass between this rank and the peer. */
+static bool say_goodbye_to(struct proto *proto, int32_t rank)
 {
     struct proto_peer *peer = &proto->peer[rank];
     struct transport *transport = peer->transport;
-    if (transport == NULL) return true; /* its transport could not be opened */
+    if (transport == NULL) return true; /* the peer's transport could not be opened */
     if (!transport->ops->is_up(transport, rank)) return transport->ops->is_flushed(transport, rank);
     if (!peer->said_bye) {
         struct transport_header header = {.kind = KIND_BYE};
@@ -48,15 +48,15 @@ static bool part(struct proto *proto, int32_t rank)
     return (peer->left || transport->delivers_late) && transport->ops->is_flushed(transport, rank);
 }
 
-/* Says goodbye to all and waits until what was sent has left and the peers have said goodbye too.  Data that arrive at
- * a closed socket reset the connection, and the peer would lose what it has not read yet. */
+/* Says goodbye to all peers, then waits until all data have left and the peers have said goodbye too.  The wait is
+ * needed because data that arrive at a closed socket reset the connection, and the peer would lose unread data. */
 static void say_goodbye(struct proto *proto, int64_t limit_ms)
 {
     enum { NAP_US = 50, NAPS_MAX = 10 };
     int64_t end_ns = proto->host->now_ns() + limit_ms * 1000000;
     int naps = 1;
     for (int32_t peer = 0; peer < proto->world_size;) {
-        if (peer == proto->rank || part(proto, peer)) {
+        if (peer == proto->rank || say_goodbye_to(proto, peer)) {
             peer++;
             continue;
         }
@@ -70,8 +70,8 @@ static void say_goodbye(struct proto *proto, int64_t limit_ms)
     }
 }
 
-/* True if the peer may lack data whose sends have completed.  Only the peer's goodbye proves that it has the writes;
- * its credit proves that it has the eager messages. */
+/* True if the peer may lack data of completed sends.  Its credit proves that it has the eager messages.  Only its
+ * goodbye proves that it has the writes. */
 static bool may_lack_data(const struct proto *proto, int32_t peer)
 {
     const struct proto_peer *state = &proto->peer[peer];
@@ -85,8 +85,8 @@ int32_t proto_drain(struct proto *proto)
     proto->closing = true;
     for (int32_t peer = 0; peer < proto->world_size; peer++) {
         if (peer == proto->rank) continue;
-        bool parted = part(proto, peer);
-        if (found < 0 && !parted && may_lack_data(proto, peer)) found = peer;
+        bool is_done = say_goodbye_to(proto, peer);
+        if (found < 0 && !is_done && may_lack_data(proto, peer)) found = peer;
     }
     return found;
 }
@@ -133,7 +133,7 @@ static bool is_overdue(const struct proto *proto, const struct proto_op *op, int
     return ms >= PROTO_REVOKE_MAX_MS || (silent_ns != 0 && (now_ns - silent_ns) / 1000000 >= PROTO_SILENT_MS);
 }
 
-/* Sends the RTS of expected sends that got no CTS: perhaps the receive differs, which the RTS brings to light. */
+/* Sends the RTS of expected sends that got no CTS.  If the receive differs, the RTS reveals it. */
 static void send_delayed(struct proto *proto, int64_t now_ns)
 {
     struct proto_op *op;
@@ -149,8 +149,8 @@ static void end_overdue(struct proto *proto, int64_t now_ns)
 {
     struct proto_op *op;
     while ((op = TAILQ_FIRST(&proto->revoked)) != NULL && is_overdue(proto, op, now_ns)) {
-        proto_drop(proto, op->peer, "it did not give memory back that an operation had exposed to it");
-        if (TAILQ_FIRST(&proto->revoked) == op) /* the link was lost before, or is being closed: nothing ended it */
+        proto_drop(proto, op->peer, "it did not return the memory that an operation had exposed to it");
+        if (TAILQ_FIRST(&proto->revoked) == op) /* not ended by the drop: the link is already lost, or is closing */
             proto_finish(proto, op, proto_fail_lost(proto, op->peer));
     }
 }

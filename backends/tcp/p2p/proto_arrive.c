@@ -1,4 +1,4 @@
-/* What transports report: messages of the peers, completed writes, and lost links. */
+/* Handles the events of transports: messages from peers, completed writes, and lost links. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,12 +6,12 @@
 
 static struct proto_op *op_of(tutti_match_receive *receive)
 {
-    return (struct proto_op *)(void *)receive; /* the first member */
+    return (struct proto_op *)(void *)receive; /* its first member */
 }
 
 static struct proto_arrival *arrival_of(tutti_match_message *message)
 {
-    return (struct proto_arrival *)(void *)message; /* the first member */
+    return (struct proto_arrival *)(void *)message; /* its first member */
 }
 
 static int32_t peer_of(const struct transport_header *header)
@@ -24,7 +24,7 @@ static tutti_match_key key_of(const struct transport_header *header)
     return tutti_match_message_key(header->group, peer_of(header), header->tag);
 }
 
-/* True if the receive takes messages of this rank: one from any source takes those of its group's members. */
+/* True if the receive takes messages of this peer.  From any source it takes those of its group's members. */
 static bool takes_from(const struct proto_op *op, int32_t peer)
 {
     return op->peer != TUTTI_ANY_SOURCE || proto_group_rank(op->group, peer) >= 0;
@@ -40,7 +40,7 @@ static struct proto_op *find_posted(const struct proto *proto, const struct tran
 
 /* ---- messages without a counterpart -------------------------------------------------------------------------- */
 
-/* Completes the probes that match a message just kept. */
+/* Completes the probes that match a message that was just kept. */
 static void complete_probes(struct proto *proto, const struct transport_header *header)
 {
     tutti_match_key key = key_of(header);
@@ -108,7 +108,7 @@ static bool is_polled_for(const struct proto *proto, const struct transport_head
            polled->peer == peer_of(header) && polled->group->id == header->group;
 }
 
-/* Gives a receive its message, or returns what is wrong with it. */
+/* Copies a message to its receive.  Returns MISMATCH if size or fingerprint differ. */
 static int take_eager(struct proto *proto, tutti_request *request, const struct transport_header *header,
                       const void *payload)
 {
@@ -129,8 +129,8 @@ static struct proto_op *find_exposed(const struct proto *proto, int32_t peer, ui
     return NULL;
 }
 
-/* Handles a message whose sender has sent an RTS and did not wait for the answer.  If the RTS is neither answered with
- * a CTS nor kept, it was refused, and no receive takes the message. */
+/* Handles a message whose sender sent an RTS and then did not wait for the answer.  An RTS that is neither answered
+ * with a CTS nor kept was refused, and no receive takes its message. */
 static void handle_eager_after_rts(struct proto *proto, const struct transport_header *header, const void *payload)
 {
     int32_t peer = peer_of(header);
@@ -248,7 +248,7 @@ static void handle_nack_recv(struct proto *proto, const struct transport_header 
 
 /* ---- revocation ---------------------------------------------------------------------------------------------- */
 
-/* Returns the send that writes to the memory that a peer has exposed under this id, or NULL. */
+/* Returns the send that writes to the memory that the peer has exposed under `id`, or NULL. */
 static struct proto_op *find_write(const struct proto *proto, int32_t peer, uint64_t id)
 {
     for (size_t i = 0; i < proto->n_slots; i++) {
@@ -259,8 +259,8 @@ static struct proto_op *find_write(const struct proto *proto, int32_t peer, uint
     return NULL;
 }
 
-/* Ends the write with the pieces that are under way; the answer follows them.  If the last piece is among them there is
- * no answer, because the peer gets all of the message. */
+/* Ends the write after the pieces that are under way; the answer follows them.  If the last piece is among them, the
+ * peer gets the whole message and no answer. */
 static void handle_revoke(struct proto *proto, const struct transport_header *header)
 {
     int32_t peer = peer_of(header);
@@ -288,7 +288,7 @@ static void handle_revoked(struct proto *proto, const struct transport_header *h
 
 /* ---- other messages ------------------------------------------------------------------------------------------ */
 
-/* Copies the control message first, because it will be parsed, and the peer may change what lies in the ring. */
+/* Copies the control message before it is parsed, because a faulty peer may change the bytes in the ring. */
 static void handle_control(struct proto *proto, const struct transport_header *header, const void *payload)
 {
     struct proto_group *group;
@@ -310,7 +310,7 @@ static void handle_bye(struct proto *proto, const struct transport_header *heade
 {
     int32_t peer = peer_of(header);
     proto->peer[peer].left = true;
-    if (proto->closing) return; /* this rank has said goodbye */
+    if (proto->closing) return; /* this rank has said goodbye already */
     struct transport_header answer = {.kind = KIND_BYE};
     proto_transmit(proto, peer, &answer, NULL, 0);
     proto_drop(proto, peer, "it left the group");
@@ -390,7 +390,7 @@ static void on_written(void *user, uint64_t key)
 static void on_write_done(void *user, struct transport_write *write)
 {
     struct proto_op *op = write->owner;
-    if (op->request == NULL) return; /* its group was closed meanwhile */
+    if (op->request == NULL) return; /* its group has been closed */
     proto_finish(user, op, op->cut ? fail_receive_withdrawn(user, op->peer) : TUTTI_OK);
 }
 
@@ -405,7 +405,7 @@ static void forget_rendezvous(tutti_matcher *matcher, int32_t peer)
     }
 }
 
-/* Eager messages that came before the loss may still be received. */
+/* Keeps eager messages that arrived before the loss: they may still be received. */
 static void on_lost(void *user, int32_t peer, const char *why)
 {
     struct proto *proto = user;

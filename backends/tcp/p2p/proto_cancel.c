@@ -1,7 +1,7 @@
-/* Taking requests back. */
+/* Cancels requests. */
 #include "tcp/p2p/proto.h"
 
-/* Sending may drop the link, which ends the operation, if there is no memory for the message. */
+/* True if a send has ended the operation: without memory for the message it drops the link. */
 static bool has_ended(const struct proto_op *op, const tutti_request *request)
 {
     return request->priv[0] != op;
@@ -14,7 +14,7 @@ static void free_and_send(struct proto *proto, struct proto_op *op, struct trans
     proto_transmit(proto, peer, &header, NULL, 0);
 }
 
-/* Withdraws a receive whose memory only this rank itself writes: it can stop at once. */
+/* Withdraws a receive if only this rank itself writes to its memory.  Returns false if the peer does. */
 static bool withdraw_receive(struct proto *proto, struct proto_op *op)
 {
     struct transport_header header = {.kind = KIND_REVOKE, .ref = op->id};
@@ -31,7 +31,7 @@ static int fail_not_found(const struct proto *proto)
     return proto->host->error(TUTTI_ERR_NOT_FOUND, "this message is not pending");
 }
 
-/* Asks the peer, which may be using the memory, to stop.  The link is dropped if it does not answer in time. */
+/* Asks the peer to stop using the memory.  If the peer does not answer in time, the link is dropped. */
 static int revoke_memory(struct proto *proto, struct proto_op *op)
 {
     const tutti_request *request = op->request;
@@ -46,10 +46,11 @@ static int revoke_memory(struct proto *proto, struct proto_op *op)
     op->is_timed = true;
     op->start_ns = proto->host->now_ns();
     TAILQ_INSERT_TAIL(&proto->revoked, op, timed);
-    return proto->host->error(TUTTI_ERR_ABORTED, "rank %d has been asked to give memory back", op->peer);
+    return proto->host->error(TUTTI_ERR_ABORTED, "rank %d was asked to return the memory; waiting for its answer",
+                              op->peer);
 }
 
-/* Ends a write early.  Returns OK if the operation may be freed. */
+/* Ends a write early.  Returns OK if the caller may free the operation. */
 static int stop_write(struct proto *proto, struct proto_op *op)
 {
     const tutti_request *request = op->request;
@@ -67,7 +68,8 @@ int proto_cancel(struct proto_group *group, tutti_request *request)
     struct proto_op *op = request->priv[0];
     if (op == NULL || op->request != request) return fail_not_found(proto);
     if (op->cancelled)
-        return proto->host->error(TUTTI_ERR_ABORTED, "rank %d has been asked to give memory back already", op->peer);
+        return proto->host->error(TUTTI_ERR_ABORTED,
+                                  "rank %d was already asked to return the memory; waiting for its answer", op->peer);
     if (op->is_readable && !proto_unsend(proto, op, KIND_RTS_READ)) return revoke_memory(proto, op);
     if (withdraw_receive(proto, op)) return TUTTI_OK;
     if (op->state == PROTO_RECV_EXPOSED && !proto_unsend(proto, op, KIND_CTS)) return revoke_memory(proto, op);

@@ -1,9 +1,9 @@
-/* The protocol's part of a group: opened, closed, and remembered afterwards; control messages. */
+/* The protocol's part of a group: opening, closing, the record of closed groups, and control messages. */
 #include <stdlib.h>
 
 #include "tcp/p2p/proto.h"
 
-#define HASH_NONFATAL_OOM 1 /* uthash ends the process otherwise */
+#define HASH_NONFATAL_OOM 1 /* by default uthash ends the process if out of memory */
 #include <uthash.h>
 
 int32_t proto_group_rank(const struct proto_group *group, int32_t global)
@@ -27,7 +27,7 @@ struct proto_closed {
 static void remember(struct proto *proto, uint64_t group)
 {
     struct proto_closed *closed = malloc(sizeof *closed);
-    if (closed == NULL) return; /* late messages are then kept until the end */
+    if (closed == NULL) return; /* then late messages are kept until the tree is closed */
     closed->group = group;
     HASH_ADD(hh, proto->closed, group, sizeof closed->group, closed);
     if (closed->hh.tbl == NULL) free(closed);
@@ -50,7 +50,7 @@ void proto_free_closed(struct proto *proto)
     }
 }
 
-/* Returns the memory of an RTS_READ and the credit of an eager message.  An RTS gets a NACK, so its send fails. */
+/* Answers RTS_READ with FIN, RTS with NACK, and an eager message with credit.  The sends of the first two fail. */
 void proto_reject(struct proto *proto, const struct transport_header *header)
 {
     int32_t peer = (int32_t)header->source;
@@ -64,10 +64,10 @@ static struct proto_arrival *first_of_group(const tutti_matcher *matcher, uint64
 {
     tutti_match_message *message = tutti_match_next_message(matcher, NULL);
     while (message != NULL && message->key.group != group) message = tutti_match_next_message(matcher, message);
-    return (struct proto_arrival *)(void *)message; /* the first member */
+    return (struct proto_arrival *)(void *)message; /* its first member */
 }
 
-/* Starts over after each one, because an answer may drop the link, and other arrivals with it. */
+/* Restarts the search after each message, because an answer may drop the link and free other arrivals. */
 static void reject_arrivals(struct proto *proto, tutti_matcher *matcher, uint64_t group)
 {
     struct proto_arrival *arrival;
@@ -95,7 +95,7 @@ static bool has_op_in_use(const struct proto *proto, const struct proto_group *g
     return false;
 }
 
-/* Takes back the group's memory: asks the peers for a while, then drops their links. */
+/* Reclaims the group's memory: asks the peers, waits for a while, then drops the links of those that do not answer. */
 static void reclaim_memory(struct proto *proto, struct proto_group *group)
 {
     for (size_t i = 0; i < proto->n_slots; i++) {
@@ -107,7 +107,7 @@ static void reclaim_memory(struct proto *proto, struct proto_group *group)
     for (size_t i = 0; i < proto->n_slots; i++) {
         struct proto_op *op = proto->slot[i];
         if (op->request == NULL || op->group != group) continue;
-        if (is_in_use(op)) proto_drop(proto, op->peer, "it did not give memory back");
+        if (is_in_use(op)) proto_drop(proto, op->peer, "it did not return the memory of a closed group");
     }
 }
 
@@ -117,7 +117,7 @@ void proto_remove_group(struct proto_group *group)
     if (proto == NULL) return;
     LIST_REMOVE(group, link);
     group->closing = true;
-    if (proto->closing) return; /* the tree ends: what is pending is dropped once the links are */
+    if (proto->closing) return; /* the tree ends, and dropping the links drops all pending operations */
     reclaim_memory(proto, group);
     for (size_t i = 0; i < proto->n_slots; i++)
         if (proto->slot[i]->request != NULL && proto->slot[i]->group == group) proto_op_free(proto, proto->slot[i]);
@@ -147,8 +147,8 @@ int proto_notify(struct proto_group *group, int32_t peer, const void *message, s
     struct proto *proto = group->proto;
     int32_t global = group->global_ranks[peer];
     if (bytes > KIND_CONTROL_MAX)
-        return proto->host->error(TUTTI_ERR_INVALID_ARGUMENT, "a control message of %zu bytes; at most %d", bytes,
-                                  KIND_CONTROL_MAX);
+        return proto->host->error(TUTTI_ERR_INVALID_ARGUMENT, "a control message of %zu bytes exceeds the limit of %d",
+                                  bytes, KIND_CONTROL_MAX);
     if (!proto_ops(proto, global)->is_up(proto->peer[global].transport, global)) return TUTTI_OK;
     proto_expect_answer(proto, global);
     return send_control(group, global, message, bytes);

@@ -1,4 +1,4 @@
-/* Operations: allocated in blocks, named on the wire by their slot and a generation. */
+/* Operations: allocated in blocks, identified on the wire by slot and generation. */
 #include <stdlib.h>
 
 #include "tcp/p2p/proto.h"
@@ -29,7 +29,8 @@ struct proto_op *proto_op_new(struct proto_group *group, tutti_request *request,
 {
     struct proto *proto = group->proto;
     if (proto->free_ops == NULL && !add_slots(proto)) {
-        proto->host->error(TUTTI_ERR_NO_MEMORY, "no memory for another message");
+        proto->host->error(TUTTI_ERR_NO_MEMORY, "no memory for another pending message; %zu are pending",
+                           proto->n_slots);
         return NULL;
     }
     struct proto_op *op = proto->free_ops;
@@ -77,7 +78,7 @@ void proto_op_free(struct proto *proto, struct proto_op *op)
     op->request->priv[0] = NULL;
     op->is_timed = false;
     op->request = NULL;
-    if (op->write.queued) /* may drop the link, which ends everything that still has a request */
+    if (op->write.queued) /* may drop the link, which ends every operation that still has a request */
         proto_ops(proto, op->peer)->unwrite(proto->peer[op->peer].transport, op->peer, &op->write);
     op->next_free = proto->free_ops;
     proto->free_ops = op;
@@ -87,7 +88,7 @@ void proto_free_ops(struct proto *proto)
 {
     for (size_t i = 0; i < proto->n_slots; i++)
         if (proto->slot[i]->request != NULL) proto_op_free(proto, proto->slot[i]);
-    /* The first slot of each block is the block: slots 0, SLOTS, 2 * SLOTS, 4 * SLOTS .. */
+    /* Slots 0, SLOTS, 2 * SLOTS, 4 * SLOTS .. are the first of their block, and hold its address. */
     for (size_t i = 0; i < proto->n_slots; i = i == 0 ? SLOTS : i * 2) free(proto->slot[i]);
     free(proto->slot);
 }

@@ -38,7 +38,7 @@ void proto_start_read(struct proto *proto, struct proto_op *op, const struct tra
     TAILQ_INSERT_TAIL(&proto->reading, op, reading);
 }
 
-/* Reads the oldest message only, to its end, so that it is cached when it is used. */
+/* Reads the oldest message only, to its end, so that it is still cached when the caller uses it. */
 int proto_continue_reads(struct proto *proto)
 {
     struct proto_op *op = TAILQ_FIRST(&proto->reading);
@@ -55,7 +55,7 @@ int proto_continue_reads(struct proto *proto)
     return 1;
 }
 
-/* If the read has completed, the operation is no longer found here, and the sender already gets the FIN. */
+/* Ends a read that the sender cancels.  A completed read is not found here, and its FIN is already on the way. */
 void proto_handle_cancel_read(struct proto *proto, const struct transport_header *header)
 {
     int32_t peer = (int32_t)header->source;

@@ -1,4 +1,4 @@
-/* Receives and probes. */
+/* Posts receives and probes. */
 #include <stdlib.h>
 
 #include "tcp/p2p/proto.h"
@@ -25,7 +25,7 @@ void proto_return_credit(struct proto *proto, int32_t peer, uint64_t bytes)
     proto_transmit(proto, peer, &header, NULL, 0);
 }
 
-/* ---- messages that came first -------------------------------------------------------------------------------- */
+/* ---- messages that arrived early ------------------------------------------------------------------------------ */
 
 static int take_eager(struct proto *proto, tutti_request *request, const struct proto_arrival *arrival)
 {
@@ -40,7 +40,7 @@ static int take_eager(struct proto *proto, tutti_request *request, const struct 
     return agrees ? TUTTI_REQUEST_DONE : proto_fail_mismatch(proto, request, header);
 }
 
-/* Answers an RTS that came before its receive. */
+/* Answers an RTS that arrived before its receive was posted. */
 static int answer_rts(struct proto_group *group, tutti_request *request, const struct transport_header *rts)
 {
     struct proto *proto = group->proto;
@@ -76,8 +76,8 @@ static int receive_arrived(struct proto_group *group, tutti_request *request, st
     return header.kind == KIND_EAGER ? status : answer_rts(group, request, &header);
 }
 
-/* Returns the oldest message that the receive takes, or NULL.  Discards messages for the group from ranks that are not
- * in it: no receive will ever take them. */
+/* Returns the oldest message that the receive takes, or NULL.  Discards messages from ranks outside the group, because
+ * no receive will ever take them. */
 static struct proto_arrival *find_arrived(const struct proto_group *group, const tutti_request *request, int32_t peer)
 {
     tutti_matcher *messages = &group->proto->messages;
@@ -87,14 +87,14 @@ static struct proto_arrival *find_arrived(const struct proto_group *group, const
     while ((message = tutti_match_find_message(messages, &key)) != NULL && peer == TUTTI_ANY_SOURCE &&
            proto_group_rank(group, message->key.source) < 0) {
         tutti_match_take(messages, message);
-        free(message); /* the first member of its arrival */
+        free(message); /* the first member of its struct proto_arrival */
     }
     return (struct proto_arrival *)(void *)message;
 }
 
 /* ---- posting ------------------------------------------------------------------------------------------------- */
 
-/* Polls for the message.  Returns PENDING if it does not come: then nothing was done. */
+/* Polls for the message.  Returns PENDING if it does not arrive, and then has changed nothing. */
 static int poll_message(struct proto_group *group, tutti_request *request, int32_t peer)
 {
     struct proto *proto = group->proto;
@@ -108,7 +108,7 @@ static int poll_message(struct proto_group *group, tutti_request *request, int32
     return proto->polled.status == TUTTI_OK ? TUTTI_REQUEST_DONE : proto->polled.status;
 }
 
-/* Describes a message that has arrived, or waits for one. */
+/* Describes a message that has arrived, or posts a probe that waits for one. */
 static int probe(struct proto_group *group, tutti_request *request, int32_t peer, const struct proto_arrival *arrival)
 {
     struct proto *proto = group->proto;
@@ -126,7 +126,7 @@ static int probe(struct proto_group *group, tutti_request *request, int32_t peer
     return TUTTI_REQUEST_PENDING;
 }
 
-/* True if a receive exposes its memory before its RTS has come. */
+/* True if a receive exposes its memory before its RTS has arrived. */
 static bool exposes_early(const struct proto *proto, const tutti_request *request, int32_t peer)
 {
     return (request->flags & TUTTI_REQUEST_EXPECTED) && request->bytes > TRANSPORT_PAYLOAD_MAX &&
@@ -136,7 +136,8 @@ static bool exposes_early(const struct proto *proto, const tutti_request *reques
 static int post_receive(struct proto_group *group, tutti_request *request, int32_t peer)
 {
     struct proto *proto = group->proto;
-    int status = peer == TUTTI_ANY_SOURCE ? TUTTI_OK : proto_connect(proto, peer); /* so that its end is noticed */
+    int status =
+        peer == TUTTI_ANY_SOURCE ? TUTTI_OK : proto_connect(proto, peer); /* so that the peer's loss is noticed */
     if (status != TUTTI_OK) return status;
     struct proto_op *op = proto_op_new(group, request, peer, PROTO_RECV_POSTED);
     if (op == NULL) return TUTTI_ERR_NO_MEMORY;
@@ -148,7 +149,7 @@ static int post_receive(struct proto_group *group, tutti_request *request, int32
     return status;
 }
 
-/* A receive that was posted earlier may take the same message, so only the first one polls. */
+/* True if the receive may poll.  An earlier posted receive may take the same message, so there must be none. */
 static bool may_poll(const struct proto *proto, const tutti_request *request, int32_t peer)
 {
     return (request->flags & TUTTI_REQUEST_AWAITED) && (request->flags & TUTTI_REQUEST_ANY_TAG) == 0 &&

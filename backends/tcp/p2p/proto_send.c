@@ -1,4 +1,4 @@
-/* Sends. */
+/* Posts sends. */
 #include <stdlib.h>
 
 #include "tcp/p2p/proto.h"
@@ -35,7 +35,7 @@ static enum transport_path choose_path(struct proto *proto, const tutti_request 
     return state->transport->ops->choose(state->transport, peer, request, credit, blocked);
 }
 
-/* rts: the id of the RTS that was sent for it, or 0.  Inline because nearly all messages go this way. */
+/* Sends a message eagerly.  rts: the id of its RTS, or 0.  Inline because nearly all messages take this path. */
 static inline __attribute__((always_inline)) int send_eager(struct proto_group *group, tutti_request *request,
                                                             int32_t peer, uint64_t rts)
 {
@@ -52,8 +52,8 @@ static inline __attribute__((always_inline)) int send_eager(struct proto_group *
     return TUTTI_REQUEST_DONE;
 }
 
-/* Polls for the receiver's answer to an RTS.  If none comes, and the message is small enough, sends it eagerly after
- * all: ranks that all begin with a blocking send must not wait for each other. */
+/* Polls for the receiver's answer to an RTS.  If none arrives and the message is small enough, sends it eagerly.
+ * Otherwise ranks that all begin with a blocking send would wait for each other. */
 __attribute__((noinline)) static int poll_receiver(struct proto_group *group, tutti_request *request,
                                                    struct proto_op *op)
 {

@@ -1,4 +1,4 @@
-/* Messages of the protocol to its peers; agreement of both sides; errors. */
+/* Sends the protocol's messages, compares both sides of a message, and sets errors. */
 #include "tcp/p2p/proto.h"
 
 int proto_connect(struct proto *proto, int32_t peer)
@@ -15,8 +15,8 @@ void proto_drop(struct proto *proto, int32_t peer, const char *why)
     proto_ops(proto, peer)->drop(proto->peer[peer].transport, peer, why, true);
 }
 
-/* The indirect call is the only one between a small message and the ring.  A branch on the transport in its place
- * measures the same, and would need the transports' headers here. */
+/* The only indirect call between a small message and the ring.  A branch on the transport would be no faster, and it
+ * would need the transports' headers here. */
 int proto_transmit(struct proto *proto, int32_t peer, struct transport_header *header, const void *payload,
                    size_t bytes)
 {
@@ -74,7 +74,7 @@ int proto_fail_mismatch(struct proto *proto, tutti_request *request, const struc
     if (request->bytes != header->bytes)
         return proto->host->error(TUTTI_ERR_MISMATCH, "rank %d has a message of %llu bytes where this rank has %zu",
                                   peer, (unsigned long long)header->bytes, request->bytes);
-    return proto->host->error(TUTTI_ERR_MISMATCH, "rank %d is in another operation, or with other arguments", peer);
+    return proto->host->error(TUTTI_ERR_MISMATCH, "rank %d called another operation or passed other arguments", peer);
 }
 
 int proto_fail_lost(struct proto *proto, int32_t peer)
