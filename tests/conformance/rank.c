@@ -52,7 +52,7 @@ static void host_log(int level, const char *format, ...)
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    if (strstr(format, "dropped a message of no link") != NULL) rank_dropped++;
+    if (strstr(format, "dropped a message without its link's secret") != NULL) rank_dropped++;
     if (level <= 2) {
         rank_logged++;
         memcpy(rank_last_logged, line, sizeof line);

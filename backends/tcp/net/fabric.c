@@ -1,4 +1,4 @@
-/* Opening and closing a fabric. */
+/* Opens and closes a fabric. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,8 +8,8 @@
 
 #include "tcp/net/fabric_impl.h"
 
-/* True if this process has hardly any free descriptors.  The provider has released its own before it reports a
- * failure. */
+/* True if this process has almost no free descriptors.  A provider that fails releases its own descriptors first, so
+ * the test asks for several. */
 static bool lacks_descriptors(void)
 {
     enum { ENOUGH = 8 };
@@ -20,7 +20,7 @@ static bool lacks_descriptors(void)
     return lacks;
 }
 
-/* The provider reports EIO if a system call failed for lack of a descriptor. */
+/* Returns the error's text.  The provider reports EIO even if a system call failed for lack of a descriptor. */
 const char *fabric_reason(int error)
 {
     if (error < 0) error = -error;
@@ -34,9 +34,9 @@ int fabric_fail(struct fabric *fabric, const char *what, int error)
 
 /* ---- opening ------------------------------------------------------------------------------------------------- */
 
-/* Prefers connected endpoints: those of the tcp provider are faster than what is layered on it, report a peer's end,
- * and carry a handshake (docs/tcp-backend.md).  Reliable datagrams are used if the user names a provider that has
- * nothing else. */
+/* Finds a provider.  Prefers connected endpoints: those of the tcp provider are faster than the datagrams layered on
+ * it, report a peer's end, and carry a handshake (docs/tcp-backend.md).  Uses reliable datagrams if the user names a
+ * provider that has nothing else. */
 static int find_provider(struct fabric *fabric)
 {
     const struct fabric_own_address *own = &fabric->own_address;
@@ -54,8 +54,9 @@ static int find_provider(struct fabric *fabric)
                                           "TUTTI_FABRIC_PROVIDER=%.64s: libfabric has no such provider with connected "
                                           "or reliable datagram endpoints on %s (%s); `fi_info` lists the providers",
                                           wanted, own->text, fabric_library.strerror(-status));
-    return fabric->config.host->error(TUTTI_ERR_BACKEND, "libfabric's tcp provider cannot use the address %s: %s",
-                                      own->text, fabric_library.strerror(-status));
+    return fabric->config.host->error(
+        TUTTI_ERR_BACKEND, "libfabric's tcp provider cannot use the address %s: %s; TUTTI_IFACE chooses another one",
+        own->text, fabric_library.strerror(-status));
 }
 
 static int read_limits(struct fabric *fabric)
@@ -66,7 +67,7 @@ static int read_limits(struct fabric *fabric)
     long ms = text != NULL ? strtol(text, &end, 10) : SILENT_MS;
     if (text != NULL && (end == text || *end != '\0' || ms < MIN_MS || ms > MAX_MS))
         return fabric->config.host->error(TUTTI_ERR_INVALID_ARGUMENT,
-                                          "TUTTI_SILENT_MS is \"%.40s\"; it must be a number from %d to %d", text,
+                                          "TUTTI_SILENT_MS is \"%.40s\"; set it to a number from %d to %d", text,
                                           MIN_MS, MAX_MS);
     fabric->silent_ms = (int)ms;
     return TUTTI_OK;

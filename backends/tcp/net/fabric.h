@@ -9,22 +9,22 @@
 
 struct fabric;
 
-/* Loads libfabric, once per process.  Returns BACKEND, with the reason, if it cannot be loaded. */
+/* Loads libfabric once per process.  Returns OK, or BACKEND with the reason as error text. */
 int fabric_load(const tutti_host *host);
 
 /* Returns why fabric_load failed. */
 const char *fabric_load_error(void);
 
-/* Listens, and publishes the address in the store.  On an error nothing is left. */
+/* Opens the listener and publishes its address in the store.  Releases everything on an error. */
 int fabric_open(const struct transport_config *config, struct fabric **fabric);
 
-/* Returns the transport, whose close frees the fabric. */
+/* Returns the transport.  Its close frees the fabric. */
 struct transport *fabric_transport(struct fabric *fabric);
 
-/* Finds each rank's host, with the same numbers on every rank, once all have opened: see tutti_backend.hosts. */
+/* Finds each rank's host once all ranks have opened, with equal numbers on all ranks: see tutti_backend.hosts. */
 int fabric_hosts(struct fabric *fabric, int32_t *host);
 
-/* Describes the machine's network in lines for people. */
+/* Describes the machine's network in human-readable lines. */
 int fabric_describe_machine(const tutti_host *host, char *text, size_t capacity);
 
 #endif

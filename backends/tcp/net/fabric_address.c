@@ -77,13 +77,13 @@ static bool in_network(const struct sockaddr *address, const struct network *net
     return rest == 0 || (ip[whole] ^ network->ip[whole]) >> (8 - rest) == 0;
 }
 
-/* Lower is better. */
+/* Returns a rank of preference; lower is better. */
 static int rate_address(const struct ifaddrs *entry)
 {
     return (entry->ifa_addr->sa_family == AF_INET6) + 2 * is_loopback(entry->ifa_addr);
 }
 
-/* Finds the best address of an interface that is up and, if wanted is given, has this name or is in this network. */
+/* Finds the best address of an interface that is up.  `wanted` is its name or network, or NULL for any. */
 static bool find_address(const char *wanted, bool loopback, struct fabric_own_address *own)
 {
     struct ifaddrs *all = NULL, *best = NULL;
@@ -103,7 +103,7 @@ static bool find_address(const char *wanted, bool loopback, struct fabric_own_ad
     return best != NULL;
 }
 
-/* Finds the source address of packets to host.  Nothing is sent. */
+/* Finds the source address of packets to `host`, without sending any. */
 static bool find_route(const char *host, struct fabric_own_address *own)
 {
     char name[256];
@@ -161,11 +161,11 @@ int fabric_choose_address(const struct transport_config *config, struct fabric_o
     if (one_host || store == NULL || !find_route(store, own)) set_loopback(own);
     if (!is_loopback_text(own->text)) return TUTTI_OK;
     set_loopback(own);
-    /* A host's name often resolves to loopback on the host itself, where other hosts cannot reach it. */
+    /* A host often resolves its own name to loopback, which other hosts cannot reach. */
     if (config->local_world_size > 0 && !one_host && find_address(NULL, false, own))
         host->log(2,
-                  "tcp: the store's address is loopback, but %d of %d ranks are on other hosts: using %s "
-                  "(TUTTI_IFACE overrides)",
+                  "tcp: the store's address is loopback, but %d of %d ranks are on other hosts; using %s "
+                  "(TUTTI_IFACE overrides it)",
                   config->world_size - config->local_world_size, config->world_size, own->text);
     return TUTTI_OK;
 }

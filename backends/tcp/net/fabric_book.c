@@ -1,5 +1,5 @@
-/* The address book: one value in the store, to which each rank appends a record with its rank, the size of its entry,
- * and the entry. */
+/* The address book: one value in the store.  Each rank appends a record that holds its rank, the size of its entry, and
+ * the entry. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 enum { BOOK_HEADER = 8 };
 static const char book_key[] = "tcp/addresses";
 
-/* All ranks' records are there once all have opened. */
+/* The book is complete once all ranks have opened their fabric. */
 int fabric_publish(struct fabric *fabric)
 {
     const tutti_host *host = fabric->config.host;
@@ -28,7 +28,7 @@ static bool is_known(const struct fabric *fabric, int32_t rank)
     return fabric->addresses[rank].family != 0;
 }
 
-/* Stores the records' entries.  Returns false if they are not what ranks of this version write. */
+/* Stores the entries of all records.  Returns false if ranks of this version do not write such records. */
 static bool read_records(struct fabric *fabric, const uint8_t *book, size_t bytes)
 {
     while (bytes >= BOOK_HEADER) {
@@ -63,11 +63,12 @@ static int read_book(struct fabric *fabric, int64_t limit_ms)
 
 int fabric_look_up(struct fabric *fabric, int32_t rank)
 {
-    enum { LIMIT_MS = 10000, NAP_US = 5000 }; /* a store that does not answer must not block this rank for long */
+    /* LIMIT_MS is short, so that a store that does not answer cannot block this rank for long. */
+    enum { LIMIT_MS = 10000, NAP_US = 5000 };
     const tutti_host *host = fabric->config.host;
     int64_t limit_ms = fabric->config.timeout_ms < LIMIT_MS ? fabric->config.timeout_ms : LIMIT_MS;
     int64_t end_ns = host->now_ns() + limit_ms * 1000000;
-    while (!is_known(fabric, rank)) { /* more than once only if the caller has not waited until all have opened */
+    while (!is_known(fabric, rank)) { /* a second read is needed only if some ranks had not opened at the first */
         int status = read_book(fabric, limit_ms);
         if (status != TUTTI_OK) return status;
         if (is_known(fabric, rank)) break;

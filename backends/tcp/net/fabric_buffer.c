@@ -1,4 +1,4 @@
-/* Copies of messages, kept on spare lists of two sizes. */
+/* Copies of messages.  Free buffers of two sizes are kept on spare lists. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,7 +34,7 @@ void fabric_release(struct fabric *fabric, struct fabric_buffer *buffer)
 
 int fabric_out_of_memory(struct fabric *fabric)
 {
-    return fabric->config.host->error(TUTTI_ERR_NO_MEMORY, "no memory to send a message");
+    return fabric->config.host->error(TUTTI_ERR_NO_MEMORY, "no memory for a copy of a message to send");
 }
 
 int fabric_queue(struct fabric_link *link, const void *header, size_t header_bytes, const void *payload, size_t bytes)

@@ -1,4 +1,4 @@
-/* Messages and writes, as far as both kinds of endpoint share them, and the transport's table. */
+/* The part of messages and writes that both kinds of endpoint share, and the transport's table. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,7 +73,7 @@ void fabric_deliver(struct fabric *fabric, const void *message, size_t bytes)
     fabric->config.host->log(1, "tcp: ignored a malformed message of %zu bytes", bytes);
 }
 
-/* A message that is not eager is always written. */
+/* Returns WRITE: every message that does not go eagerly is written to the receiver's memory. */
 static enum transport_path choose(struct transport *transport, int32_t rank, const tutti_request *request,
                                   bool may_eager, bool blocked)
 {
@@ -116,7 +116,7 @@ static void conceal(struct transport_memory *memory)
 static void write_memory(struct transport *transport, int32_t rank, struct transport_write *write)
 {
     struct fabric *fabric = fabric_of(transport);
-    struct fabric_link *link = fabric->link[rank]; /* it exists: the key came over it */
+    struct fabric_link *link = fabric->link[rank]; /* not NULL while the peer is up: the key came over this link */
     write->posted = write->landed = 0;
     if (link == NULL || link->state == FABRIC_LOST) return;
     write->queued = true;
@@ -137,7 +137,7 @@ static bool unwrite(struct transport *transport, int32_t rank, struct transport_
     return true;
 }
 
-/* If everything that was posted has left already, only the next progress can call write_done. */
+/* If all posted pieces have left already, the write is queued for write_done in the next progress call. */
 static bool cut(struct transport *transport, int32_t rank, struct transport_write *write)
 {
     struct fabric *fabric = fabric_of(transport);
@@ -192,7 +192,7 @@ static void close_fabric(struct transport *transport)
     fabric_close(fabric_of(transport));
 }
 
-/* All but send, which is the kind's own. */
+/* All entries except send, which differs by kind of endpoint. */
 static const struct transport_ops shared_ops = {.reaches = reaches,
                                                 .connect = connect_rank,
                                                 .is_up = is_up,

@@ -1,4 +1,4 @@
-/* Descriptions for people: of the machine's network and of a fabric. */
+/* Human-readable descriptions of the machine's network and of a fabric. */
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
@@ -46,14 +46,15 @@ static void append_address(struct lines *lines, const tutti_host *host)
     struct transport_config config = {.world_size = 2, .local_world_size = 1, .host = host};
     struct fabric_own_address own;
     if (fabric_choose_address(&config, &own) != TUTTI_OK)
-        append(lines, "no address: TUTTI_IFACE=%s matches no interface\n", host->env("TUTTI_IFACE"));
+        append(lines, "address for ranks on other hosts: none, because TUTTI_IFACE=%s matches no interface\n",
+               host->env("TUTTI_IFACE"));
     else if (fabric_is_loopback(&own))
-        append(lines, "address for ranks on other hosts: none, only %s, which other hosts cannot reach\n", own.text);
+        append(lines, "address for ranks on other hosts: none, because other hosts cannot reach %s\n", own.text);
     else
         append(lines, "address for ranks on other hosts: %s (TUTTI_IFACE and MASTER_ADDR choose)\n", own.text);
 }
 
-/* Lists the providers that have this kind of endpoint. */
+/* Appends the names of the providers that have this kind of endpoint. */
 static void append_kind(struct lines *lines, enum fi_ep_type type)
 {
     struct fi_info *all = NULL, *hints = fabric_library.dupinfo(NULL);
@@ -92,7 +93,7 @@ static void append_memory(struct lines *lines, const tutti_host *host)
            wanted != NULL ? wanted : "");
 }
 
-/* Without libfabric the ranks of one host still share memory, so its absence is an error only if TUTTI_SHM=0. */
+/* Without libfabric the ranks of one host still share memory, so its absence is an error only with TUTTI_SHM=0. */
 int fabric_describe_machine(const tutti_host *host, char *text, size_t capacity)
 {
     struct lines lines = {text, capacity};

@@ -1,5 +1,5 @@
-/* Handshakes of links.  The server's nonce is in its address book entry, the client draws another one for each request:
- * so both prove that they hold the token, for this server and this request alone. */
+/* Handshakes of links.  The server's nonce is in its address book entry.  The client draws a new nonce for each
+ * request, so a proof is valid for one server and one request only. */
 #include <string.h>
 
 #include "tcp/net/fabric_impl.h"

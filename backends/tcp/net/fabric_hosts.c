@@ -1,7 +1,7 @@
-/* Finds which ranks share a host: those with the same address.  All ranks of a host choose the same one
- * (fabric_address.c), and two hosts that reach each other have different ones.
+/* Finds which ranks share a host: those with equal addresses.  All ranks of a host choose the same address
+ * (fabric_address.c), and two hosts that reach each other have different addresses.
  *
- * All ranks must come to the same result, or their plans would not match.  Each applies the same rule to the same
+ * All ranks must come to the same result, or their plans would not match.  Each rank applies the same rule to the same
  * data, the address book, so no rank waits for another here. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ static const struct wire_address *address_of(const struct fabric *fabric, int32_
     return rank == fabric->config.rank ? &fabric->address : &fabric->addresses[rank];
 }
 
-/* A host's number is its first rank. */
+/* Sets host[rank] to the lowest rank on the same host. */
 int fabric_hosts(struct fabric *fabric, int32_t *host)
 {
     int32_t n = fabric->config.world_size;

@@ -1,5 +1,5 @@
-/* What the files of the fabric share. libfabric has two kinds of endpoint, connected (MSG) and reliable datagram
- * (RDM); see docs/tcp-backend.md. */
+/* Internal interface of the fabric.  libfabric has two kinds of endpoint, connected (MSG) and reliable datagram (RDM):
+ * see docs/tcp-backend.md. */
 #ifndef TCP_FABRIC_IMPL_H
 #define TCP_FABRIC_IMPL_H
 
@@ -18,25 +18,25 @@
 
 enum {
     FABRIC_MESSAGE = WIRE_HEADER + TRANSPORT_PAYLOAD_MAX,
-    FABRIC_COPY = WIRE_ENVELOPE + FABRIC_MESSAGE, /* the largest copy of a message */
-    FABRIC_SMALL = 2048,                          /* copies come in two sizes */
-    FABRIC_RECEIVES = 64,                         /* buffers posted for messages of all peers */
-    FABRIC_CHUNKS = 2,                            /* MSG: pieces of writes in the provider, per link */
-    FABRIC_CHUNK = 1 << 20,                       /* a message waits behind at most FABRIC_CHUNKS of these */
-    FABRIC_SIGNAL_EVERY = 8, /* MSG: every n-th copied message asks for a completion, which frees those before it */
-    FABRIC_UNAUTHENTICATED_MAX = 256,  /* unauthenticated connections that are tracked, */
-    FABRIC_UNAUTHENTICATED_SPARE = 64, /* and how many may be open besides one for each missing link */
-    FABRIC_CONNECT_MS = 15000,         /* to get an answer from a peer's host; its process may take longer */
-    FABRIC_REGIONS = 256               /* RDM: lists of exposed memory */
+    FABRIC_COPY = WIRE_ENVELOPE + FABRIC_MESSAGE, /* maximum bytes of a message's copy */
+    FABRIC_SMALL = 2048,                          /* bytes of the smaller of two buffer sizes for copies */
+    FABRIC_RECEIVES = 64,                         /* receive buffers posted for messages from all peers */
+    FABRIC_CHUNKS = 2,                            /* MSG: maximum pieces of writes in the provider, per link */
+    FABRIC_CHUNK = 1 << 20,  /* bytes of a piece; a message waits behind at most FABRIC_CHUNKS pieces */
+    FABRIC_SIGNAL_EVERY = 8, /* MSG: every n-th copy asks for a completion, which frees the earlier copies too */
+    FABRIC_UNAUTHENTICATED_MAX = 256,  /* maximum number of tracked unauthenticated connections */
+    FABRIC_UNAUTHENTICATED_SPARE = 64, /* may be open in addition to one per link that is not up yet */
+    FABRIC_CONNECT_MS = 15000,         /* limit for an answer from the peer's host; its process may take longer */
+    FABRIC_REGIONS = 256               /* RDM: hash buckets for exposed memory */
 };
 
-/* This rank's address: text for fi_getinfo, and family 4 or 6. */
+/* This rank's address: text for fi_getinfo, and IP version 4 or 6. */
 struct fabric_own_address {
     char text[INET6_ADDRSTRLEN];
     uint32_t family;
 };
 
-/* The functions that libfabric exports; all others are inline. */
+/* The functions that libfabric exports.  All others are inline in its headers. */
 struct fabric_library {
     int (*getinfo)(uint32_t version, const char *node, const char *service, uint64_t flags, const struct fi_info *hints,
                    struct fi_info **info);
@@ -48,11 +48,11 @@ struct fabric_library {
 };
 extern struct fabric_library fabric_library;
 
-/* What a completion's context points to, on MSG endpoints. */
+/* Type of the struct that a completion's context points to, on MSG endpoints. */
 enum fabric_context_kind { FABRIC_RECEIVED, FABRIC_SENT, FABRIC_CHUNK_WRITTEN };
 
 struct fabric_buffer {
-    uint8_t kind; /* first: a fabric_context_kind */
+    uint8_t kind; /* a fabric_context_kind; must be the first member */
     struct fabric_link *link;
     STAILQ_ENTRY(fabric_buffer) entry;
     size_t bytes;
@@ -61,7 +61,7 @@ struct fabric_buffer {
 STAILQ_HEAD(fabric_buffers, fabric_buffer);
 
 struct fabric_chunk {
-    uint8_t kind; /* first */
+    uint8_t kind; /* a fabric_context_kind; must be the first member */
     bool is_busy;
     struct fabric_link *link;
     struct transport_write *write;
@@ -71,7 +71,7 @@ struct fabric_chunk {
 enum fabric_state {
     FABRIC_IDLE,
     FABRIC_CONNECTING, /* this rank's request is under way */
-    FABRIC_WAITING,    /* both asked at the same time, and the peer's request counts */
+    FABRIC_WAITING,    /* requests crossed, and the peer's request counts */
     FABRIC_ACCEPTING,
     FABRIC_UP,
     FABRIC_LOST
@@ -80,9 +80,9 @@ enum fabric_state {
 /* MSG: each link is an endpoint. */
 struct msg_link {
     struct fid_ep *ep;
-    int fd;                     /* its socket once it is up, or -1 if it was not found */
+    int fd;                     /* the socket once the link is up, or -1 if it was not found */
     uint64_t acked;             /* bytes that the peer's host had acknowledged at the last check */
-    int64_t acked_ns;           /* the last time that it acknowledged some, or had acknowledged all */
+    int64_t acked_ns;           /* the last time at which it acknowledged data or owed no acknowledgement */
     struct fabric_buffers sent; /* copies that the provider may still read, in order */
     int unsignalled;
     struct fabric_chunk chunk[FABRIC_CHUNKS];
@@ -93,42 +93,42 @@ struct rdm_buffer;
 TAILQ_HEAD(rdm_buffers, rdm_buffer);
 struct rdm_link {
     fi_addr_t address;
-    bool has_address;                           /* address is set */
-    bool hello_due, welcome_due, heartbeat_due; /* to be sent as soon as the provider takes it */
-    int64_t hello_ns;                           /* the HELLO is not sent earlier */
+    bool has_address;                           /* `address` is valid */
+    bool hello_due, welcome_due, heartbeat_due; /* to be sent as soon as the provider has space */
+    int64_t hello_ns;                           /* earliest time to send the HELLO */
     uint64_t session_out, session_in;           /* the secrets that mark this link's messages */
-    uint64_t sent, received;                    /* messages of this session */
-    struct fabric_buffers early;                /* messages that overtook earlier ones, in order */
-    bool has_sent, has_received, has_advanced;  /* since the last tick */
-    int quiet_ticks, silent_ticks, stuck_ticks; /* consecutive ticks without the above */
-    int probe;                                  /* a connection to its listener under way, or -1: see rdm_probe.c */
+    uint64_t sent, received;                    /* sequence numbers of this session's last messages */
+    struct fabric_buffers early;                /* messages that overtook earlier ones, by sequence number */
+    bool has_sent, has_received, has_advanced;  /* events since the last tick */
+    int quiet_ticks, silent_ticks, stuck_ticks; /* consecutive ticks without such an event */
+    int probe;                                  /* pending connection to the peer's listener, or -1: see rdm_probe.c */
     bool refused;                               /* the latest probe was refused */
-    int failed;                                 /* the provider's error; the link is dropped for it */
+    int failed;                                 /* the provider's error, for which the link will be dropped, or 0 */
     struct rdm_buffers in_flight;               /* buffers in the provider, in order */
     int n_in_flight;
 };
 
-/* A link is allocated when it is first needed, or when the peer's handshake has proved the token, and freed with the
- * fabric.  So the provider may hold pointers to it. */
+/* A link is allocated when it is first needed or when the peer's handshake has proved the token.  It is freed with the
+ * fabric, because the provider may hold pointers to it. */
 struct fabric_link {
     STAILQ_ENTRY(fabric_link) entry;
     struct fabric *fabric;
     int32_t rank;
     uint8_t state;
-    uint8_t repeats;                 /* of this rank's request, because the peer closed it unread */
-    int64_t deadline_ns;             /* while not up; extended as long as the peer's host answers, */
-    int64_t last_ns;                 /* at most to here: the group's timeout */
-    struct fabric_buffers waiting;   /* messages to be sent once the link is up, in order */
-    struct transport_writes writes;  /* not posted in full, in order */
-    struct transport_writes cut;     /* ended early, with nothing in the provider: write_done is due */
-    struct peer_handshake handshake; /* that authenticated the link */
-    char address_text[64];           /* the peer's address in messages */
-    char why[160];                   /* the link was lost */
+    uint8_t repeats;                 /* repeats of this rank's request after the peer closed it unread */
+    int64_t deadline_ns;             /* deadline of connecting; extended while the peer's host answers */
+    int64_t last_ns;                 /* limit of these extensions: the group's timeout */
+    struct fabric_buffers waiting;   /* messages that wait until the link is up, in order */
+    struct transport_writes writes;  /* writes with pieces still to be posted, in order */
+    struct transport_writes cut;     /* writes ended early, with no piece in the provider: write_done is due */
+    struct peer_handshake handshake; /* the handshake that authenticated the link */
+    char address_text[64];           /* the peer's address, for error messages */
+    char why[160];                   /* the reason of a lost link */
     struct msg_link msg;
     struct rdm_link rdm;
 };
 
-/* Connections to the listener that belong to no link, as found by the last check, oldest first. */
+/* Connections to the listener without a link, as of the last check, oldest first. */
 struct fabric_unauthenticated {
     int64_t checked_ns;
     int n;
@@ -144,12 +144,12 @@ struct msg_fabric {
     struct fid_pep *pep;
     int eq_fd;
     bool check_events; /* this rank has slept, so there may be events */
-    unsigned arms;     /* consecutive arms in a short time after which nothing had happened */
+    unsigned arms;     /* consecutive arms within a short time that led to no event */
     int64_t armed_ns;
     struct fabric_unauthenticated unauthenticated;
     int64_t silence_checked_ns;
-    struct fabric_buffer *receives; /* one block */
-    uint8_t zero_byte;              /* what an empty write writes */
+    struct fabric_buffer *receives; /* one block of FABRIC_RECEIVES buffers */
+    uint8_t zero_byte;              /* the data of an empty write */
 };
 
 struct rdm_region;
@@ -158,33 +158,33 @@ struct rdm_fabric {
     struct fid_ep *ep;
     struct fid_av *av;
     size_t inject;               /* messages up to this size need no buffer */
-    struct rdm_buffers spare;    /* for sending */
-    struct rdm_buffers receives; /* posted */
-    struct rdm_buffers unposted; /* not taken by the provider yet */
+    struct rdm_buffers spare;    /* free send buffers */
+    struct rdm_buffers receives; /* posted receive buffers */
+    struct rdm_buffers unposted; /* receive buffers that the provider has not accepted yet */
     struct rdm_regions regions[FABRIC_REGIONS];
-    bool retry;                /* the provider had no space: try again soon */
-    int listener;              /* for probes, or -1 */
+    bool retry;                /* the provider had no space; try again soon */
+    int listener;              /* listener for probes, or -1 */
     int timer_fd;              /* wakes a sleeper for the next tick, or to try again */
-    bool slept, naps;          /* the timer was armed; it runs to try again */
-    int nap_us;                /* the length of the next nap, which grows while nothing happens */
-    int64_t tick_ns, timed_ns; /* the next tick; the tick that the timer was set for */
-    size_t name_bytes;         /* of an endpoint name of this provider */
-    uint64_t *names;           /* of all ranks' endpoints, valid if their address is known: see rdm_name_words */
+    bool slept, naps;          /* the timer was armed; it is set for a retry, not for a tick */
+    int nap_us;                /* length of the next nap, which grows while the rank is idle */
+    int64_t tick_ns, timed_ns; /* time of the next tick; of the tick for which the timer was set */
+    size_t name_bytes;         /* bytes of an endpoint name of this provider */
+    uint64_t *names;           /* endpoint names by rank, valid where `addresses` is: see rdm_name_words */
 };
 
-/* A kind of endpoint.  The comments name the state of the links. */
+/* A kind of endpoint.  A comment that begins with a state says in which state the link is at the call. */
 struct fabric_kind {
     /* Sets fabric->info.  Returns a libfabric error if the provider does not offer this kind. */
     int (*find)(struct fabric *fabric, const char *provider, const struct fabric_own_address *own);
-    /* Listens, and fills this rank's address book entry. close undoes that, also after a failed open. */
+    /* Starts to listen and fills this rank's address book entry.  The caller must call close, also after a failure. */
     int (*open)(struct fabric *fabric);
     void (*close)(struct fabric *fabric);
-    /* Stores a peer's entry.  Returns false if it is not one of this kind. */
+    /* Stores a peer's address book entry.  Returns false if it is not an entry of this kind. */
     bool (*read_entry)(struct fabric *fabric, int32_t rank, const uint8_t *entry, size_t bytes);
     int (*connect)(struct fabric_link *link); /* idle: sends a request to the peer */
-    void (*end)(struct fabric_link *link);    /* any: the provider gives up what it holds for the link */
+    void (*end)(struct fabric_link *link);    /* any state: releases the link's resources in the provider */
     bool (*is_busy)(const struct fabric_link *link);
-    /* transport_ops.send, so that a message takes one indirect call from the protocol to libfabric. */
+    /* The transport_ops.send of this kind: a message takes one indirect call from the protocol to libfabric. */
     int (*send)(struct transport *transport, int32_t rank, const struct transport_header *header, const void *payload,
                 size_t bytes);
     void (*post_writes)(struct fabric_link *link);
@@ -197,7 +197,7 @@ struct fabric_kind {
 extern const struct fabric_kind msg_kind, rdm_kind;
 
 struct fabric {
-    struct transport transport; /* first */
+    struct transport transport; /* must be the first member */
     struct transport_ops ops;
     struct transport_config config;
     const struct fabric_kind *kind;
@@ -210,22 +210,22 @@ struct fabric {
     int cuts;
     bool closing;
     unsigned polls;
-    int silent_ms; /* a peer that is silent for this long is lost */
+    int silent_ms; /* a peer that sends nothing for this long is lost */
     struct fabric_own_address own_address;
-    struct wire_address address;   /* this rank's */
+    struct wire_address address;   /* this rank's address and nonce */
     uint8_t entry[WIRE_ENTRY_MAX]; /* this rank's address book entry */
     size_t entry_bytes;
-    char address_text[64];          /* the address in messages */
-    struct fabric_buffers spare[2]; /* for copies: small and large */
+    char address_text[64];          /* this rank's address, for messages */
+    struct fabric_buffers spare[2]; /* free buffers for copies: small and large */
     struct msg_fabric msg;
     struct rdm_fabric rdm;
-    struct wire_address *addresses;       /* by rank; family 0: not read yet */
-    STAILQ_HEAD(, fabric_link) all_links; /* in the order in which they were made */
-    struct fabric_link *link[];           /* by rank; NULL: not made yet, the same as idle */
+    struct wire_address *addresses;       /* by rank; `family` is 0 until the address has been read */
+    STAILQ_HEAD(, fabric_link) all_links; /* in order of creation */
+    struct fabric_link *link[];           /* by rank; NULL is equivalent to FABRIC_IDLE */
 };
 
 /* fabric.c */
-const char *fabric_reason(int error); /* the provider's error as text */
+const char *fabric_reason(int error); /* returns the text of the provider's error */
 int fabric_fail(struct fabric *fabric, const char *what, int error);
 void fabric_close_fid(struct fid *fid);
 #define FABRIC_CLOSE(object) fabric_close_fid((object) != NULL ? &(object)->fid : NULL)
@@ -235,15 +235,16 @@ int fabric_describe(const struct fabric *fabric, char *text, size_t capacity);
 
 static inline struct fabric *fabric_of(const struct transport *transport)
 {
-    return (struct fabric *)(uintptr_t)transport; /* the first member */
+    return (struct fabric *)(uintptr_t)transport; /* its first member */
 }
 
-/* fabric_data.c.  Queues a message to a rank whose link is not up, unless the link is lost. */
+/* fabric_data.c */
+/* Queues a message to a rank whose link is not up.  Discards it if the link is lost. */
 int fabric_send_later(struct fabric *fabric, int32_t rank, const uint8_t header[WIRE_HEADER], const void *payload,
                       size_t bytes);
 /* Hands a message from the network to the protocol. */
 void fabric_deliver(struct fabric *fabric, const void *message, size_t bytes);
-/* Takes a write off its link's list. */
+/* Removes a write from its link's list. */
 void fabric_unqueue(struct fabric_link *link, struct transport_write *write);
 
 /* fabric_link.c */
@@ -252,7 +253,7 @@ bool fabric_is_up(const struct fabric *fabric, int32_t rank);
 const char *fabric_lost(const struct fabric *fabric, int32_t rank);
 bool fabric_is_flushed(const struct fabric *fabric, int32_t rank);
 void fabric_drop(struct fabric *fabric, int32_t rank, const char *why, bool notify);
-/* Returns the link to rank, idle if it was not made before, or NULL with an error text if out of memory. */
+/* Returns the link to rank, idle if it is new, or NULL with an error text if out of memory. */
 struct fabric_link *fabric_make_link(struct fabric *fabric, int32_t rank);
 void fabric_free_links(struct fabric *fabric);
 void fabric_set_state(struct fabric_link *link, enum fabric_state state);
@@ -266,14 +267,14 @@ void fabric_print_address(const struct wire_address *address, char *out, size_t 
 /* Returns the length of the address. */
 socklen_t fabric_to_sockaddr(const struct wire_address *address, struct sockaddr_storage *out);
 
-/* fabric_book.c: the address book in the store. fabric_look_up: the peer has opened its fabric. */
+/* fabric_book.c: the address book in the store.  The peer must have opened its fabric before fabric_look_up. */
 int fabric_publish(struct fabric *fabric);
 int fabric_look_up(struct fabric *fabric, int32_t rank);
 void fabric_start_handshake(struct fabric_link *link);
-/* True if the bytes are a handshake of this kind, between two ranks of this tree, by a rank that holds the token. */
+/* True if the bytes are a handshake of this kind between two ranks of this tree, and prove the token. */
 bool fabric_verify_handshake(const struct fabric *fabric, const void *data, size_t n, enum peer_handshake_kind kind,
                              struct peer_handshake *handshake);
-/* True if it answers the request sent on this link. */
+/* True if the handshake answers the request that was sent on this link. */
 bool fabric_is_answer(const struct fabric_link *link, const struct peer_handshake *handshake);
 bool fabric_is_for_this_rank(const struct fabric *fabric, const struct peer_handshake *handshake);
 
@@ -285,17 +286,18 @@ int fabric_out_of_memory(struct fabric *fabric);
 int fabric_queue(struct fabric_link *link, const void *header, size_t header_bytes, const void *payload, size_t bytes);
 void fabric_free_buffers(struct fabric_buffers *buffers);
 
-/* fabric_socket.c: the provider's sockets, which it does not expose: found among the process's descriptors and tuned */
+/* fabric_socket.c: finds and tunes the provider's sockets, which the provider does not expose */
 void fabric_tune_listener(const struct fabric *fabric, const struct sockaddr_storage *own);
 void fabric_tune_link(struct fabric_link *link);
 bool fabric_is_same_address(const struct sockaddr_storage *a, const struct sockaddr_storage *b);
-/* True if the peer's host has accepted the connection.  From then on the kernel probes that host. */
+/* True if the peer's host has accepted the connection.  From then on this host's kernel probes it. */
 bool fabric_host_answers(struct fabric_link *link);
 /* Drops the links to hosts that do not answer. */
 void fabric_end_silent(struct fabric *fabric);
-/* fabric_unauthenticated.c.  Ends connections to the listener that have not become a link: the oldest ones if there are
- * too many of them or too few descriptors; each after one to two seconds if no link is missing; with all, every one at
- * once. */
+/* fabric_unauthenticated.c */
+/* Ends connections to the listener that have not become a link.  With `all` it ends every one.  If all links are made,
+ * it ends each after one to two seconds.  Otherwise it ends the oldest ones, if there are too many or descriptors are
+ * few. */
 void fabric_end_unauthenticated(struct fabric *fabric, bool all);
 
 #endif

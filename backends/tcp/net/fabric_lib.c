@@ -1,4 +1,4 @@
-/* Loads libfabric at run time; load explains why it is not linked. */
+/* Loads libfabric at run time.  The comment on load_library explains why it is not linked. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
@@ -25,7 +25,8 @@ static bool find_symbols(void *library)
     for (size_t i = 0; i < sizeof symbol / sizeof *symbol; i++) {
         void *found = dlsym(library, symbol[i].name);
         if (found == NULL) {
-            snprintf(load_error, sizeof load_error, "libfabric.so.1 has no %s", symbol[i].name);
+            snprintf(load_error, sizeof load_error, "libfabric.so.1 does not export %s; 1.11 or later is required",
+                     symbol[i].name);
             return false;
         }
         *(void **)symbol[i].to = found;
@@ -33,10 +34,10 @@ static bool find_symbols(void *library)
     return true;
 }
 
-/* Distributions link libfabric with Intel's PSM libraries, whose constructors install signal handlers that print a
- * backtrace and end the process.  Environment variables prevent most of that, and the program's handlers are restored
- * afterwards.  The variables must be set before the library is mapped, so it cannot be linked. */
-static void load(void)
+/* Loads the library.  Distributions link libfabric with Intel's PSM libraries, whose constructors install signal
+ * handlers that print a backtrace and end the process.  Environment variables prevent most of that, and the program's
+ * handlers are restored afterwards.  The variables must be set before the library is mapped, so it cannot be linked. */
+static void load_library(void)
 {
     static const int signals[] = {SIGINT, SIGILL, SIGABRT, SIGBUS, SIGSEGV, SIGTERM, SIGFPE, SIGQUIT};
     enum { N = sizeof signals / sizeof *signals };
@@ -65,7 +66,7 @@ static void load(void)
 int fabric_load(const tutti_host *host)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, load);
+    pthread_once(&once, load_library);
     if (loaded) return TUTTI_OK;
     return host->error(TUTTI_ERR_BACKEND, "%s", load_error);
 }

@@ -1,4 +1,4 @@
-/* Links to peers: made when first wanted, and their states. */
+/* Links to peers, which are made when first needed, and their states. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -71,7 +71,7 @@ int fabric_connect(struct fabric *fabric, int32_t rank)
     return fabric->config.host->error(TUTTI_ERR_PEER_LOST, "rank %d is lost: %s", rank, link->why);
 }
 
-/* Without notify the fabric is about to be closed, so a link that was never made needs no end. */
+/* Drops a link.  Without notify the fabric is about to be closed, so a link that was never made can be skipped. */
 void fabric_drop(struct fabric *fabric, int32_t rank, const char *why, bool notify)
 {
     struct fabric_link *link = notify ? fabric_make_link(fabric, rank) : fabric->link[rank];

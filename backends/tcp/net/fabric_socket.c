@@ -1,9 +1,9 @@
-/* The provider's sockets: options for FD_CLOEXEC, keepalive and retransmission, and hosts that do not answer.  The
+/* The provider's sockets: sets FD_CLOEXEC, keepalive and retransmission, and finds hosts that do not answer.  The
  * provider has no option for these and does not expose its sockets, so they are found by their addresses among the
  * process's descriptors. */
 #include <dirent.h>
 #include <fcntl.h>
-#include <linux/tcp.h> /* the C library's tcp_info is older */
+#include <linux/tcp.h> /* the C library's tcp_info lacks newer fields */
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,9 +15,9 @@
 #include "tcp/net/fabric_impl.h"
 
 enum {
-    REQUEST_MS = 100,               /* longest time that an incomplete connection request blocks the process */
-    LOCAL_BUFFER_BYTES = 200 << 10, /* within a host, data under way should stay in the cache */
-    PROBE_MS = 1000                 /* longest interval of retransmissions, or of keepalive probes of an idle link */
+    REQUEST_MS = 100,               /* maximum time for which an incomplete connection request blocks the process */
+    LOCAL_BUFFER_BYTES = 200 << 10, /* send buffer within a host, so that data under way stay in the cache */
+    PROBE_MS = 1000 /* maximum interval between retransmissions, or between keepalive probes of an idle link */
 };
 
 #ifndef TCP_RTO_MAX_MS
@@ -39,11 +39,11 @@ static bool is_same_host(struct sockaddr_storage *a, struct sockaddr_storage *b)
 {
     struct sockaddr_storage x = *a, y = *b;
     ((struct sockaddr_in *)(void *)&x)->sin_port = ((struct sockaddr_in *)(void *)&y)->sin_port =
-        0; /* the same for IPv6 */
+        0; /* sin6_port has the same offset */
     return fabric_is_same_address(&x, &y);
 }
 
-/* True if fd listens on own or, with peer, connects own and peer. */
+/* True if fd listens on `own` or, if `peer` is given, connects the two. */
 static bool is_socket(int fd, const struct sockaddr_storage *own, const struct sockaddr_storage *peer)
 {
     struct sockaddr_storage name;
@@ -70,7 +70,7 @@ static int find_in_batch(int first, int n, const struct sockaddr_storage *own, c
     return -1;
 }
 
-/* Without /proc: poll() tells which descriptors are open, many at a time. */
+/* Finds the socket without /proc: poll() reports which of many descriptors are open. */
 static int find_by_number(const struct sockaddr_storage *own, const struct sockaddr_storage *peer)
 {
     enum { MAX = 1 << 20 };
@@ -102,8 +102,8 @@ static void set_option(int fd, int level, int name, int value)
     setsockopt(fd, level, name, &value, sizeof value);
 }
 
-/* Does not set TCP_USER_TIMEOUT, which would also end the link to a peer that reads slowly. */
-static void tune(const struct fabric *fabric, int fd)
+/* Sets the options.  TCP_USER_TIMEOUT is not among them: it would also end the link to a peer that reads slowly. */
+static void tune_socket(const struct fabric *fabric, int fd)
 {
     if (fd < 0) return;
     fcntl(fd, F_SETFD, FD_CLOEXEC);
@@ -120,13 +120,13 @@ void fabric_tune_listener(const struct fabric *fabric, const struct sockaddr_sto
     if (fabric->cq_fd >= 0) fcntl(fabric->cq_fd, F_SETFD, FD_CLOEXEC);
     int fd = find_socket(own, NULL);
     if (fd < 0) return;
-    tune(fabric, fd);
-    /* Accepted sockets inherit this.  The provider reads a request with blocking calls. */
+    tune_socket(fabric, fd);
+    /* Accepted sockets inherit the limit.  It is needed because the provider reads a request with blocking calls. */
     struct timeval limit = {0, REQUEST_MS * 1000};
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
 }
 
-/* Returns false if there is no connection under the link. */
+/* Finds both ends of the link's connection.  Returns false if there is none. */
 static bool find_addresses(const struct fabric_link *link, struct sockaddr_storage *own, struct sockaddr_storage *peer)
 {
     size_t own_bytes = sizeof *own, peer_bytes = sizeof *peer;
@@ -144,7 +144,7 @@ bool fabric_host_answers(struct fabric_link *link)
     if (!find_addresses(link, &own, &peer)) return false;
     int fd = find_socket(&own, &peer);
     if (fd < 0 || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return false;
-    tune(link->fabric, fd);
+    tune_socket(link->fabric, fd);
     return info.tcpi_state == ESTABLISHED;
 }
 
@@ -154,7 +154,7 @@ void fabric_tune_link(struct fabric_link *link)
     link->msg.fd = -1;
     if (!find_addresses(link, &own, &peer)) return;
     link->msg.fd = find_socket(&own, &peer);
-    tune(link->fabric, link->msg.fd);
+    tune_socket(link->fabric, link->msg.fd);
     const tutti_host *host = link->fabric->config.host;
     if (TUTTI_HAS(host, forked_gives_up)) host->forked_gives_up(link->msg.fd);
     if (is_same_host(&own, &peer)) set_option(link->msg.fd, SOL_SOCKET, SO_SNDBUF, LOCAL_BUFFER_BYTES);
@@ -162,17 +162,17 @@ void fabric_tune_link(struct fabric_link *link)
 
 /* ---- silence ------------------------------------------------------------------------------------------------- */
 
-/* True if the peer's host was probed and did not answer.  The host of a peer that is stopped or does not read does
- * answer.
+/* True if the peer's host was probed and did not answer.  If only the peer's process is stopped or does not read, its
+ * host still answers.
  *
- * Either nothing has come from it, or what was sent is not acknowledged: if only one direction of the network has
- * failed, the peer's own retransmissions still arrive.  A closed window is no sign of silence, because unsent data
- * need no acknowledgement. */
+ * A host does not answer if nothing arrives from it, or if sent data are not acknowledged.  The second test is needed
+ * if only one direction of the network has failed: then the peer's own retransmissions still arrive.  A closed window
+ * is no sign of silence, because unsent data need no acknowledgement. */
 static bool is_silent(struct fabric_link *link, int64_t now, bool is_late)
 {
     struct tcp_info info;
     socklen_t bytes = sizeof info;
-    memset(&info, 0, sizeof info); /* an older kernel fills less */
+    memset(&info, 0, sizeof info); /* an older kernel fills fewer fields */
     if (link->msg.fd < 0 || getsockopt(link->msg.fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return false;
     if (is_late || info.tcpi_unacked == 0 || info.tcpi_bytes_acked != link->msg.acked) link->msg.acked_ns = now;
     link->msg.acked = info.tcpi_bytes_acked;
@@ -181,7 +181,7 @@ static bool is_silent(struct fabric_link *link, int64_t now, bool is_late)
     return asked && (owes || info.tcpi_last_ack_recv > (uint32_t)link->fabric->silent_ms);
 }
 
-/* Resets the connection: a regular end would wait behind unacknowledged data, and the peer may still hear this rank. */
+/* Drops the link and resets its connection.  A regular close would wait behind unacknowledged data. */
 static void drop_silent(struct fabric_link *link)
 {
     struct linger reset = {.l_onoff = 1};
@@ -197,8 +197,7 @@ void fabric_end_silent(struct fabric *fabric)
     int64_t now = fabric->config.host->now_ns(), since_ms = (now - fabric->msg.silence_checked_ns) / 1000000;
     if (since_ms < CHECK_MS) return;
     fabric->msg.silence_checked_ns = now;
-    bool is_late =
-        since_ms > 4 * CHECK_MS; /* this rank has not checked for long, so unacknowledged data may be recent */
+    bool is_late = since_ms > 4 * CHECK_MS; /* the last check was long ago, so unacknowledged data may be recent */
     struct fabric_link *link;
     STAILQ_FOREACH(link, &fabric->all_links, entry)
     {

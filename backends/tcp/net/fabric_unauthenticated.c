@@ -28,7 +28,7 @@ static bool belongs_to_link(const struct fabric *fabric, int fd)
     return false;
 }
 
-/* Returns the number of missing links: each of these ranks may be in its handshake. */
+/* Returns the number of links that are not up yet.  Each of these ranks may be in its handshake. */
 static int count_expected(const struct fabric *fabric)
 {
     int n = fabric->config.world_size - 1;
@@ -46,13 +46,13 @@ static uint16_t unauthenticated_port(const struct fabric *fabric, const struct s
     if (getsockname(fd, (struct sockaddr *)&name, &bytes) != 0 || !fabric_is_same_address(&name, own)) return 0;
     bytes = sizeof name;
     if (getpeername(fd, (struct sockaddr *)&name, &bytes) != 0 || belongs_to_link(fabric, fd)) return 0;
-    return ((struct sockaddr_in *)(void *)&name)->sin_port; /* the same for IPv6 */
+    return ((struct sockaddr_in *)(void *)&name)->sin_port; /* sin6_port has the same offset */
 }
 
-/* What a scan of the process's descriptors has found. */
+/* Result of a scan of the process's descriptors. */
 struct scan {
-    struct fabric_unauthenticated fresh;       /* not seen before */
-    bool is_there[FABRIC_UNAUTHENTICATED_MAX]; /* those seen before, by index */
+    struct fabric_unauthenticated fresh;       /* connections not seen before */
+    bool is_there[FABRIC_UNAUTHENTICATED_MAX]; /* by index of the connections seen before: true if still open */
     int n_descriptors, n_unauthenticated;
 };
 
@@ -87,7 +87,7 @@ static bool scan_descriptors(const struct fabric *fabric, const struct sockaddr_
     return true;
 }
 
-/* Returns the connections that are still there, oldest first, and how many of them were seen before. */
+/* Returns the open connections, oldest first.  *n_old: how many of them were seen before. */
 static struct fabric_unauthenticated sort_by_age(const struct fabric_unauthenticated *before, const struct scan *scan,
                                                  int *n_old)
 {
@@ -100,8 +100,8 @@ static struct fabric_unauthenticated sort_by_age(const struct fabric_unauthentic
     return sorted;
 }
 
-/* Returns how many are to be ended.  While links are missing, a silent connection may be that of a rank without
- * processor time: then only their number counts, and the descriptors that are left. */
+/* Returns how many connections to end.  While some links are not up, a silent connection may belong to a rank that gets
+ * no processor time, so only the number of connections and of free descriptors counts. */
 static int count_excess(const struct fabric *fabric, const struct scan *scan, int n_old)
 {
     enum { RESERVE = 16 };
@@ -110,12 +110,12 @@ static int count_excess(const struct fabric *fabric, const struct scan *scan, in
     int expected = count_expected(fabric);
     if (expected == 0) return n_old;
     int excess = scan->n_unauthenticated - expected - FABRIC_UNAUTHENTICATED_SPARE;
-    int room = limit.rlim_cur < INT32_MAX ? (int)limit.rlim_cur - RESERVE - scan->n_descriptors : INT32_MAX;
-    if (-room > excess) excess = -room;
+    int spare = limit.rlim_cur < INT32_MAX ? (int)limit.rlim_cur - RESERVE - scan->n_descriptors : INT32_MAX;
+    if (-spare > excess) excess = -spare;
     return excess > 0 ? excess : 0;
 }
 
-/* Shuts connections down; the provider itself closes them when it reads events next. */
+/* Shuts connections down.  The provider closes them when it next reads events. */
 void fabric_end_unauthenticated(struct fabric *fabric, bool all)
 {
     enum { CHECK_MS = 1000 };

@@ -9,7 +9,7 @@ static int compare_hosts(const struct wire_address *x, const struct wire_address
     return memcmp(x->ip, y->ip, sizeof x->ip);
 }
 
-/* Orders by host, then by rank. */
+/* Compares two ranks by host, then by rank. */
 static int compare_ranks(const void *a, const void *b, void *argument)
 {
     const struct wire_address *const *address = argument;

@@ -1,4 +1,4 @@
-/* Groups ranks by network address.  A pure function. */
+/* Groups ranks by network address, as a pure function. */
 #ifndef TCP_HOSTS_H
 #define TCP_HOSTS_H
 

@@ -1,4 +1,4 @@
-/* Links of connected endpoints: made when first needed, authenticated by handshakes in the connection's private data.
+/* Links of connected endpoints.  Handshakes in the connection's private data authenticate them.
  *
  * A request that fails to authenticate is rejected without an answer.  A rank's link is made once, so a repeated
  * request is rejected too.  If two ranks connect to each other at the same time, the request of the lower rank counts.
@@ -16,7 +16,7 @@
 
 union event {
     struct fi_eq_cm_entry entry; /* followed by the private data */
-    uint8_t room[sizeof(struct fi_eq_cm_entry) + 256];
+    uint8_t bytes[sizeof(struct fi_eq_cm_entry) + 256];
 };
 
 /* ---- endpoints ----------------------------------------------------------------------------------------------- */
@@ -77,7 +77,7 @@ int msg_connect(struct fabric_link *link)
     fabric_print_address(address, link->address_text, sizeof link->address_text);
     status = make_endpoint(link, fabric->info, &link->msg.ep);
     if (status != 0)
-        return fabric->config.host->error(TUTTI_ERR_SYSTEM, "no endpoint for rank %d: %s", link->rank,
+        return fabric->config.host->error(TUTTI_ERR_SYSTEM, "cannot create an endpoint for rank %d: %s", link->rank,
                                           fabric_reason(status));
     fabric_start_handshake(link);
     peer_handshake_sign(fabric->config.host, &link->handshake, data);
@@ -101,8 +101,8 @@ int msg_listen(struct fabric *fabric)
     if (status == 0) status = fi_listen(fabric->msg.pep);
     if (status == 0) status = fi_getname(&fabric->msg.pep->fid, &own, &bytes);
     if (status != 0)
-        return host->error(TUTTI_ERR_SYSTEM, "cannot listen: %s (TUTTI_IFACE chooses the interface)",
-                           fabric_reason(status));
+        return host->error(TUTTI_ERR_SYSTEM, "cannot listen on %s: %s (TUTTI_IFACE chooses the interface)",
+                           fabric->own_address.text, fabric_reason(status));
     if (own.ss_family == AF_INET) {
         const struct sockaddr_in *in = (const void *)&own;
         fabric->address.family = 4;
@@ -126,11 +126,11 @@ static void accept_request(struct fabric_link *link, struct fi_info *info, struc
 {
     struct fabric *fabric = link->fabric;
     uint8_t data[HANDSHAKE_BYTES];
-    close_endpoint(link); /* this rank's own request, if it crossed this one */
+    close_endpoint(link); /* this rank's own request, if the two crossed */
     int status = make_endpoint(link, info, &link->msg.ep);
     if (status != 0) {
         fi_reject(fabric->msg.pep, info->handle, NULL, 0);
-        fabric->config.host->log(1, "tcp: rank %d cannot be accepted: %s", link->rank,
+        fabric->config.host->log(1, "tcp: cannot accept the connection of rank %d: %s", link->rank,
                                  fabric_library.strerror(-status));
         return;
     }
@@ -161,7 +161,7 @@ static void handle_request(struct fabric *fabric, struct fi_info *info, const vo
     }
     struct fabric_link *link = fabric_make_link(fabric, (int32_t)handshake.from);
     if (link == NULL) {
-        fabric->config.host->log(1, "tcp: rank %u cannot be accepted: no memory", handshake.from);
+        fabric->config.host->log(1, "tcp: cannot accept the connection of rank %u: no memory", handshake.from);
         fi_reject(fabric->msg.pep, info->handle, NULL, 0);
         return;
     }
@@ -201,8 +201,8 @@ static bool is_closed(int error)
     return error == FI_EIO || error == FI_ECONNRESET || error == FI_ECONNABORTED || error == EPIPE;
 }
 
-/* Repeats a request that the peer may have closed unread: unauthenticated connections are limited in number, and the
- * provider reads a request only for a short time.  A peer that has exited refuses the next request. */
+/* Repeats a request that the peer may have closed unread.  A peer does so because it limits unauthenticated connections
+ * and reads a request only for a short time.  A peer that has exited refuses the next request. */
 static void repeat_or_fail(struct fabric_link *link)
 {
     enum { REPEATS_MAX = 5 };
@@ -255,7 +255,7 @@ int msg_handle_events(struct fabric *fabric)
     for (;;) {
         union event event;
         uint32_t kind = 0;
-        errno = 0; /* the provider takes a stale EAGAIN for its own, and then keeps a closed connection forever */
+        errno = 0; /* otherwise the provider takes a stale EAGAIN for its own, and keeps a closed connection forever */
         ssize_t n = fi_eq_read(fabric->msg.eq, &kind, &event, sizeof event, 0);
         if (n == -FI_EAVAIL) {
             read_failure(fabric);
@@ -275,7 +275,7 @@ int msg_handle_events(struct fabric *fabric)
         if (kind == FI_CONNECTED) handle_connected(link, event.entry.data, bytes);
         if (kind != FI_SHUTDOWN) continue;
         if (link->state == FABRIC_UP) {
-            while (msg_read_completions(fabric) > 0) continue; /* messages that came before the end count */
+            while (msg_read_completions(fabric) > 0) continue; /* deliver messages that arrived before the end */
             fabric_drop(fabric, link->rank, "connection closed", true);
         } else {
             repeat_or_fail(link);
@@ -283,8 +283,8 @@ int msg_handle_events(struct fabric *fabric)
     }
 }
 
-/* True if the peer's host has accepted the connection, but its process, stopped or without processor time, has not
- * answered. */
+/* True if this rank may wait longer: the peer's host has accepted the connection, but its process has not answered.  It
+ * may be stopped or get no processor time. */
 static bool may_wait_on(struct fabric_link *link, int64_t now)
 {
     enum { CHECK_MS = 1000 };

@@ -16,8 +16,8 @@ static struct fabric_buffer *receive_at(struct fabric *fabric, int i)
     return (void *)((uint8_t *)fabric->msg.receives + (size_t)i * stride);
 }
 
-/* Buffers are posted again at once: a message without a buffer would keep the queue's descriptor ready and block the
- * link. */
+/* Posts a receive buffer.  A used buffer is posted again at once: a message without a buffer would keep the queue's
+ * descriptor ready and block the link. */
 static int post(struct fabric *fabric, struct fabric_buffer *buffer)
 {
     return (int)fi_recv(fabric->msg.srx, buffer->data, FABRIC_MESSAGE, NULL, 0, buffer);
@@ -43,8 +43,8 @@ int msg_post_receives(struct fabric *fabric)
 
 /* ---- sending ------------------------------------------------------------------------------------------------- */
 
-/* Sends a copy, which the provider reads until the kernel has taken it.  A completion costs two more system calls, so
- * only some copies ask for one.  Copies leave in order, so it frees those before it too. */
+/* Sends a copy.  The provider reads it until the kernel has taken all of it.  A completion costs two more system calls,
+ * so only some copies ask for one.  Copies leave in order, so a completion frees the earlier copies too. */
 static int send_copy(struct fabric_link *link, struct fabric_buffer *buffer)
 {
     buffer->link = link;
@@ -97,7 +97,8 @@ void msg_flush_waiting(struct fabric_link *link)
         int status = send_now(link, buffer->data, buffer->bytes, NULL, 0);
         fabric_release(link->fabric, buffer);
         if (status != TUTTI_OK) {
-            fabric_drop(link->fabric, link->rank, "no memory to send what waited for the connection", true);
+            fabric_drop(link->fabric, link->rank, "no memory to send the messages that waited for the connection",
+                        true);
             return;
         }
     }
@@ -119,7 +120,7 @@ static void release_copies(struct fabric_link *link, const struct fabric_buffer 
 static int msg_expose(struct fabric *fabric, void *data, size_t bytes, struct transport_memory *memory)
 {
     struct fid_mr *region = NULL;
-    if (bytes == 0) { /* an empty region is not allowed: see post_chunk */
+    if (bytes == 0) { /* libfabric does not allow an empty region: see post_chunk */
         data = &fabric->msg.zero_byte;
         bytes = 1;
     }
@@ -136,8 +137,8 @@ static void msg_conceal(struct transport_memory *memory)
     fi_close(&((struct fid_mr *)memory->handle)->fid);
 }
 
-/* Posts the write's next piece; the last one notifies the peer.  Pieces keep the provider's queue short, so that small
- * messages need not wait for all of a large write. */
+/* Posts the next piece of a write.  The last piece notifies the peer.  Pieces keep the provider's queue short, so that
+ * small messages need not wait for all of a large write. */
 static bool post_chunk(struct fabric_link *link, struct fabric_chunk *chunk, struct transport_write *write)
 {
     size_t left = write->bytes - write->posted, bytes = left < FABRIC_CHUNK ? left : FABRIC_CHUNK;
@@ -209,8 +210,8 @@ static void handle_completion(struct fabric *fabric, const struct fi_cq_data_ent
     }
 }
 
-/* Failed operations belong to a link that is about to be lost, which frees what they used.  A truncated receive is
- * posted again. */
+/* Handles a failed operation.  A truncated receive is posted again.  A failed send or write needs nothing: its link is
+ * about to be lost, and that frees its buffers. */
 static void handle_error(struct fabric *fabric)
 {
     struct fi_cq_err_entry error = {0};
@@ -248,7 +249,7 @@ static int msg_progress(struct fabric *fabric)
 {
     int moved = msg_read_completions(fabric);
     if (fabric->msg.check_events || fabric->connecting > 0 || ++fabric->polls % EVENTS_EVERY == 0) {
-        fabric->msg.check_events = false; /* first, because the events may set it again */
+        fabric->msg.check_events = false; /* reset first, because the events may set it again */
         moved += msg_handle_events(fabric);
         if (fabric->connecting > 0) msg_check_deadlines(fabric);
         fabric_end_silent(fabric);
@@ -257,8 +258,8 @@ static int msg_progress(struct fabric *fabric)
     return moved;
 }
 
-/* True if the event queue's descriptor stays ready without an event, so that no sleep on it is possible: the process
- * has no free descriptor for a connection request. */
+/* True if the event queue's descriptor stays ready without an event, so that the rank cannot sleep on it.  This happens
+ * if the process has no free descriptor for a connection request. */
 static bool is_stuck(struct fabric *fabric)
 {
     enum { SHORT_MS = 20, ARMS_MAX = 200 };

@@ -1,10 +1,10 @@
-/* Connected endpoints: the provider, its queues and the listener, and the order in which they are closed. */
+/* Connected endpoints: opens the provider, its queues and the listener, and closes them in the right order. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "tcp/net/msg.h"
 
-/* Asks for one receive queue for all endpoints. */
+/* Finds the provider.  Asks for one receive queue that all endpoints share. */
 int msg_find(struct fabric *fabric, const char *provider, const struct fabric_own_address *own)
 {
     struct fi_info *hints = fabric_library.dupinfo(NULL);
@@ -46,13 +46,13 @@ int msg_open(struct fabric *fabric)
 
 void msg_close(struct fabric *fabric)
 {
-    /* The provider would not free connections in their handshake, so these are accepted, ended and released. */
+    /* Accept, end and release connections in their handshake, because the provider would not free them. */
     for (int i = 0; i < 4 && fabric->msg.pep != NULL; i++) msg_handle_events(fabric);
     FABRIC_CLOSE(fabric->msg.srx);
     FABRIC_CLOSE(fabric->msg.pep);
     FABRIC_CLOSE(fabric->cq);
     FABRIC_CLOSE(fabric->domain);
-    FABRIC_CLOSE(fabric->msg.eq); /* must not be read once the listener is closed */
+    FABRIC_CLOSE(fabric->msg.eq); /* must not be read after the listener is closed */
     struct fabric_link *link;
     STAILQ_FOREACH(link, &fabric->all_links, entry) fabric_free_buffers(&link->msg.sent);
     free(fabric->msg.receives);

@@ -9,8 +9,8 @@ enum { BATCH = 32 };
 
 /* ---- sending ------------------------------------------------------------------------------------------------- */
 
-/* Records the provider's error, so that the next progress drops the link: a sender may not expect the loss.  A link
- * that is not up yet tries again. */
+/* Records the provider's error.  The next progress call drops the link, because a sender does not expect the loss
+ * within its call.  A link that is not up yet tries again. */
 static void record_failure(struct fabric_link *link, int error)
 {
     link->fabric->rdm.retry = true;
@@ -79,9 +79,9 @@ int rdm_post(struct fabric_link *link, struct wire_envelope envelope, const stru
     return 0;
 }
 
-/* True if another buffer may be posted: the provider has few of this link, and the oldest is not too far behind,
- * because later ones may overtake it. */
-static bool has_room(const struct fabric_link *link)
+/* True if another buffer may be posted: the link has few buffers in the provider, and fewer than RDM_WINDOW messages
+ * may overtake the oldest one. */
+static bool may_post(const struct fabric_link *link)
 {
     const struct rdm_buffer *oldest = TAILQ_FIRST(&link->rdm.in_flight);
     if (oldest == NULL) return true;
@@ -90,11 +90,11 @@ static bool has_room(const struct fabric_link *link)
 
 static int post_message(struct fabric_link *link, const struct rdm_parts *parts)
 {
-    if (!has_room(link)) return -FI_EAGAIN;
+    if (!may_post(link)) return -FI_EAGAIN;
     return rdm_post(link, (struct wire_envelope){.kind = WIRE_MESSAGE}, parts, NULL);
 }
 
-/* Sends behind all waiting messages. */
+/* Sends a message after all waiting messages. */
 static int rdm_send(struct transport *transport, int32_t rank, const struct transport_header *header,
                     const void *payload, size_t bytes)
 {
@@ -134,7 +134,7 @@ static void rdm_post_writes(struct fabric_link *link)
 {
     struct transport_write *write;
     if (link->state != FABRIC_UP || !STAILQ_EMPTY(&link->waiting)) return;
-    while ((write = TAILQ_FIRST(&link->writes)) != NULL && has_room(link)) {
+    while ((write = TAILQ_FIRST(&link->writes)) != NULL && may_post(link)) {
         if (post_piece(link, write) != 0) return;
         if (write->posted == write->bytes) fabric_unqueue(link, write);
     }
@@ -162,7 +162,8 @@ static struct rdm_regions *regions_of(struct fabric *fabric, uint64_t key)
 static int rdm_expose(struct fabric *fabric, void *data, size_t bytes, struct transport_memory *memory)
 {
     struct rdm_region *region = malloc(sizeof *region);
-    if (region == NULL) return fabric->config.host->error(TUTTI_ERR_NO_MEMORY, "no memory to receive a message");
+    if (region == NULL)
+        return fabric->config.host->error(TUTTI_ERR_NO_MEMORY, "no memory to receive a message of %zu bytes", bytes);
     *region = (struct rdm_region){.key = memory->key, .data = data, .bytes = bytes};
     LIST_INSERT_HEAD(regions_of(fabric, memory->key), region, entry);
     memory->handle = region;
@@ -176,7 +177,7 @@ static void rdm_conceal(struct transport_memory *memory)
     free(region);
 }
 
-/* Handles a piece of a write.  Pieces come in order.  Those for memory concealed meanwhile are ignored. */
+/* Handles a piece of a write.  Pieces arrive in order.  A piece for memory that has been concealed is ignored. */
 static void handle_piece(struct fabric_link *link, const struct wire_envelope *envelope, const uint8_t *data, size_t n)
 {
     struct fabric *fabric = link->fabric;
@@ -213,7 +214,8 @@ static void deliver(struct fabric_link *link, const struct wire_envelope *envelo
 static struct wire_envelope envelope_of(const struct fabric_buffer *buffer)
 {
     struct wire_envelope envelope = {0};
-    wire_envelope_parse(buffer->data, buffer->bytes, UINT32_MAX, &envelope); /* it was valid when it came */
+    wire_envelope_parse(buffer->data, buffer->bytes, UINT32_MAX,
+                        &envelope); /* valid: checked when the message arrived */
     return envelope;
 }
 
@@ -236,7 +238,7 @@ static void keep_early(struct fabric_link *link, uint64_t sequence, const uint8_
         STAILQ_INSERT_HEAD(&link->rdm.early, buffer, entry);
 }
 
-/* A duplicate stays here forever, which ends the link. */
+/* Delivers the early messages whose turn has come.  A duplicate stays here forever, which ends the link. */
 static void deliver_early(struct fabric_link *link)
 {
     struct fabric_buffer *buffer;
@@ -270,7 +272,7 @@ static void handle_message(struct fabric *fabric, const uint8_t *data, size_t n)
     }
 }
 
-/* The buffer is on the list of receives while the provider has it. */
+/* Posts a receive buffer.  The buffer is on `receives` while the provider has it. */
 int rdm_post_receive(struct fabric *fabric, struct rdm_buffer *buffer)
 {
     void *descriptor = buffer->region != NULL ? fi_mr_desc(buffer->region) : NULL;
@@ -306,7 +308,7 @@ static void handle_error(struct fabric *fabric)
     struct fi_cq_err_entry error = {0};
     if (fi_cq_readerr(fabric->cq, &error, 0) < 0 || error.op_context == NULL) return;
     struct rdm_buffer *buffer = error.op_context;
-    if (buffer->link == NULL) { /* a truncated message is not a rank's */
+    if (buffer->link == NULL) { /* ignore a truncated message: no rank sends such messages */
         post_again(fabric, buffer);
         return;
     }
@@ -337,7 +339,7 @@ static int read_completions(struct fabric *fabric)
     return n > 0 ? (int)n : 0;
 }
 
-/* Posts what the provider had no space for, and drops links that it failed. */
+/* Posts buffers that the provider had no space for, and drops links on which it reported an error. */
 static void retry(struct fabric *fabric)
 {
     struct rdm_buffer *buffer;

@@ -1,14 +1,14 @@
 /* Links of datagram endpoints: the handshake, which gives a link its secrets, and heartbeats.
  *
- *   HELLO     from the client: a handshake and the client's address book entry
- *   WELCOME   the answer; from now on the client may send
- *   any other message of the client, at least a heartbeat: now the server may send too
+ *   HELLO     the client sends a handshake and its address book entry
+ *   WELCOME   the server answers; from now on the client may send
+ *   message   the client sends any other message, at least a heartbeat; from now on the server may send too
  *
  * Each is repeated until it is answered.  If two ranks send a HELLO to each other, that of the lower rank counts.  A
  * message that does not prove the token is dropped without an answer, and so is a HELLO for a link that is up.
  *
- * Time is counted in ticks, which pass only while this rank polls: a rank that was stopped does not take its own
- * silence for that of the others. */
+ * Time is counted in ticks, which pass only while this rank polls.  A rank that was stopped therefore does not mistake
+ * its own silence for its peers'. */
 #include <stdio.h>
 #include <string.h>
 
@@ -16,8 +16,8 @@
 
 enum {
     HELLO_SIGNED = HANDSHAKE_BYTES + WIRE_ENTRY_MAX,
-    CONNECT_TICKS = 3 * RDM_TICKS, /* without an answer */
-    SILENT_TICKS = RDM_TICKS + 1,  /* one more for the tick under way */
+    CONNECT_TICKS = 3 * RDM_TICKS, /* limit for the peer's answer */
+    SILENT_TICKS = RDM_TICKS + 1,  /* one more for the current, incomplete tick */
     SUSPECT_TICKS = RDM_HEARTBEAT_TICKS + 2
 };
 
@@ -25,8 +25,8 @@ static const char LOST_MESSAGES[] = "the provider lost messages: its connection 
 
 /* ---- secrets ------------------------------------------------------------------------------------------------- */
 
-/* Returns the secret that marks messages from `from` to the other rank.  It is derived from the token, so only these
- * two know it. */
+/* Returns the secret that marks messages from rank `from` to the other rank of the link.  It is derived from the token,
+ * so no process without the token can know it. */
 static uint64_t derive_secret(const struct fabric_link *link, uint32_t from)
 {
     struct peer_handshake handshake = link->handshake;
@@ -38,7 +38,7 @@ static uint64_t derive_secret(const struct fabric_link *link, uint32_t from)
     peer_handshake_encode(text + 8, &handshake);
     link->fabric->config.host->token_mac(mac, text, 8 + HANDSHAKE_SIGNED);
     memcpy(&session, mac, sizeof session);
-    return session | 1; /* 0 means none */
+    return session | 1; /* never 0, which means no session */
 }
 
 static void begin_session(struct fabric_link *link)
@@ -75,7 +75,7 @@ static int insert_address(struct fabric_link *link)
     return n == 1 ? TUTTI_OK : fabric_fail(link->fabric, "fi_av_insert", n < 0 ? n : -FI_EINVAL);
 }
 
-/* Names of another provider mostly have another length. */
+/* Stores a name.  Returns false if it has another length, as names of most other providers have. */
 static bool read_name(struct fabric *fabric, int32_t rank, const struct wire_name *name)
 {
     if (name->bytes != fabric->rdm.name_bytes) return false;
@@ -90,8 +90,9 @@ bool rdm_read_entry(struct fabric *fabric, int32_t rank, const uint8_t *entry, s
     return wire_name_parse(entry, bytes, &name) && read_name(fabric, rank, &name);
 }
 
-/* The higher rank gives the other one time to connect first, because crossing requests cost more than this delay.
- * They do no harm: ofi_rxm ends one of its two connections, and refuses messages until the other one is up. */
+/* Starts to connect.  The higher rank gives the lower one time to connect first, because crossing requests cost more
+ * than this delay.  They do no harm: ofi_rxm ends one of its two connections and refuses messages until the other one
+ * is up. */
 int rdm_connect(struct fabric_link *link)
 {
     enum { DELAY_MS = 20 };
@@ -134,7 +135,7 @@ static int send_welcome(struct fabric_link *link)
     return rdm_post(link, (struct wire_envelope){.kind = WIRE_WELCOME}, &parts, NULL);
 }
 
-/* Sends what is due, if the provider takes it. */
+/* Sends the handshake messages and heartbeats that are due, if the provider has space. */
 int rdm_send_due(struct fabric_link *link)
 {
     struct rdm_link *rdm = &link->rdm;
@@ -150,7 +151,7 @@ int rdm_send_due(struct fabric_link *link)
 
 /* ---- server -------------------------------------------------------------------------------------------------- */
 
-/* True if this is a HELLO to this rank that proves the token.  Parses its client's entry. */
+/* True if the data are a HELLO to this rank that proves the token.  Parses the client's entry into *name. */
 static bool is_hello(const struct fabric *fabric, const uint8_t *data, size_t n, struct peer_handshake *handshake,
                      struct wire_name *name)
 {
@@ -179,7 +180,7 @@ static void accept_hello(struct fabric_link *link, const struct peer_handshake *
 static void handle_hello(struct fabric *fabric, const struct peer_handshake *handshake, const struct wire_name *name)
 {
     struct fabric_link *link = fabric_make_link(fabric, (int32_t)handshake->from);
-    if (link == NULL) return; /* out of memory; the peer repeats it */
+    if (link == NULL) return; /* out of memory; the peer will repeat its HELLO */
     bool crossed = link->state == FABRIC_CONNECTING && link->rank < fabric->config.rank;
     if (link->state == FABRIC_IDLE || crossed) {
         accept_hello(link, handshake, name);
@@ -194,7 +195,7 @@ static void handle_welcome(struct fabric_link *link)
     begin_session(link);
     set_state(link, FABRIC_UP);
     link->rdm.hello_due = false;
-    link->rdm.heartbeat_due = true; /* the peer may send once it has received one */
+    link->rdm.heartbeat_due = true; /* the peer may send once it has received a heartbeat */
     rdm_flush(link);
 }
 
@@ -211,28 +212,31 @@ void rdm_handle_handshake(struct fabric *fabric, const struct wire_envelope *env
              fabric_is_answer(link, &handshake))
         handle_welcome(link);
     else
-        fabric->config.host->log(3, "tcp: dropped a handshake that did not prove the job's token, or a duplicate");
+        fabric->config.host->log(
+            3, "tcp: dropped a handshake from rank %u that did not prove the job's token, or a duplicate",
+            envelope->from);
 }
 
 /* ---- link ---------------------------------------------------------------------------------------------------- */
 
-/* True if a message is this link's and not a duplicate. */
+/* True if the envelope has its link's secret and a sequence number that is due.  Drops the link for other numbers. */
 bool rdm_belongs_to_link(struct fabric *fabric, const struct wire_envelope *envelope)
 {
     struct fabric_link *link = fabric->link[envelope->from];
     bool is_open = link != NULL && (link->state == FABRIC_UP || link->state == FABRIC_ACCEPTING);
     if (!is_open || envelope->session != link->rdm.session_in) {
-        fabric->config.host->log(3, "tcp: dropped a message of no link; its envelope names rank %u", envelope->from);
+        fabric->config.host->log(3, "tcp: dropped a message without its link's secret; its envelope names rank %u",
+                                 envelope->from);
         return false;
     }
     link->rdm.has_received = true;
     if (envelope->sequence - link->rdm.received - 1 < RDM_WINDOW)
-        return true; /* wraps: an earlier number is far ahead */
+        return true; /* the difference wraps, so earlier numbers fail too */
     fabric_drop(fabric, link->rank, LOST_MESSAGES, true);
     return false;
 }
 
-/* Counts a message whose turn has come. */
+/* Counts a message that is delivered in its turn.  The first one completes the server's handshake. */
 void rdm_count_received(struct fabric_link *link)
 {
     link->rdm.received++;
@@ -242,7 +246,7 @@ void rdm_count_received(struct fabric_link *link)
     rdm_flush(link);
 }
 
-/* Notifies the peer, if that is possible without waiting.  The provider returns its buffers later. */
+/* Ends the link.  Notifies the peer if that is possible without waiting.  The provider returns its buffers later. */
 void rdm_end(struct fabric_link *link)
 {
     const struct rdm_parts empty = {0};
@@ -274,7 +278,7 @@ static void tick_link(struct fabric_link *link)
     rdm->stuck_ticks = rdm->has_advanced || STAILQ_EMPTY(&rdm->early) ? 0 : rdm->stuck_ticks + 1;
     rdm->has_sent = rdm->has_received = rdm->has_advanced = false;
     if (rdm->silent_ticks >= (link->state == FABRIC_UP ? SUSPECT_TICKS : 0) && rdm_has_exited(link)) {
-        fabric_fail_connecting(link, "its process has ended or left: connection refused");
+        fabric_fail_connecting(link, "connection refused (its process has exited or left)");
         return;
     }
     if (rdm->silent_ticks >= (link->state == FABRIC_UP ? SILENT_TICKS : CONNECT_TICKS)) {

@@ -1,4 +1,4 @@
-/* Datagram endpoints: the provider, the endpoint and its buffers, and the order in which they are closed. */
+/* Datagram endpoints: opens the provider, the endpoint and its buffers, and closes them in the right order. */
 #include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 
 #include "tcp/net/rdm.h"
 
-/* The address is for IP providers; others have addresses of their own kind. */
+/* Finds the provider.  Only IP providers accept the address, so the second try omits it. */
 int rdm_find(struct fabric *fabric, const char *provider, const struct fabric_own_address *own)
 {
     struct fi_info *hints = fabric_library.dupinfo(NULL);
@@ -58,7 +58,7 @@ static int post_receives(struct fabric *fabric)
             return host->error(TUTTI_ERR_NO_MEMORY, "no memory for %d receive buffers", FABRIC_RECEIVES);
         TAILQ_INSERT_TAIL(&fabric->rdm.receives, buffer, entry);
         int status = rdm_post_receive(fabric, buffer);
-        if (status == -FI_EAGAIN && i > 0) return TUTTI_OK; /* as many as the provider takes */
+        if (status == -FI_EAGAIN && i > 0) return TUTTI_OK; /* the provider has accepted as many as it can */
         if (status != 0) return fabric_fail(fabric, "fi_recv", status);
     }
     return TUTTI_OK;
@@ -66,7 +66,7 @@ static int post_receives(struct fabric *fabric)
 
 /* ---- endpoint ------------------------------------------------------------------------------------------------ */
 
-/* A provider without a descriptor is polled at intervals. */
+/* Opens the completion queue, without a descriptor if the provider has none: then the rank polls at intervals. */
 static int open_queue(struct fabric *fabric)
 {
     struct fi_cq_attr cq = {.size = 4096, .format = FI_CQ_FORMAT_MSG, .wait_obj = FI_WAIT_FD};
@@ -125,7 +125,7 @@ int rdm_open(struct fabric *fabric)
     fabric->cq_fd = -1;
     if (fabric->info->ep_attr->max_msg_size < RDM_MESSAGE)
         return fabric->config.host->error(
-            TUTTI_ERR_BACKEND, "libfabric's provider %s takes messages of up to %zu bytes; %d bytes are required",
+            TUTTI_ERR_BACKEND, "libfabric's provider %s is limited to messages of %zu bytes; %d bytes are required",
             fabric->info->fabric_attr->prov_name, fabric->info->ep_attr->max_msg_size, RDM_MESSAGE);
     size_t inject = fabric->info->tx_attr->inject_size;
     fabric->rdm.inject = inject < RDM_INJECT ? inject : RDM_INJECT;

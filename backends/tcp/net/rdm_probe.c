@@ -1,8 +1,8 @@
-/* Probes tell an exited peer from a slow one: each process has a plain TCP listener, which the kernel closes with it.
- * Datagram endpoints do not report that the receiver does not exist.
+/* Probes distinguish an exited peer from a slow one.  Datagram endpoints do not report that the receiver does not
+ * exist, so each process has a plain TCP listener, which the kernel closes when the process exits.
  *
- * Nothing is sent over these connections, which are closed as soon as they are accepted.  Another host's refusal may
- * come from a firewall, so it counts only once the peer has been silent for as long as a link may be. */
+ * Nothing is sent over these connections; they are closed as soon as they are accepted.  Another host's refusal may
+ * come from a firewall, so it counts only after the peer has been silent for RDM_TICKS. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
@@ -35,8 +35,9 @@ void rdm_open_probes(struct fabric *fabric, struct wire_address *own)
     own->port = 0;
     fabric->rdm.listener = new_socket(own);
     if (fabric->rdm.listener >= 0 && start_listening(fabric->rdm.listener, own)) return;
-    fabric->config.host->log(2, "tcp: no listener for probes on %s (%s): an exited peer is noticed by its silence",
-                             fabric->own_address.text, strerror(errno));
+    fabric->config.host->log(
+        2, "tcp: cannot listen for probes on %s (%s); peers notice this rank's exit only by its silence",
+        fabric->own_address.text, strerror(errno));
     rdm_close_probes(fabric);
 }
 
@@ -77,7 +78,7 @@ static void finish_probe(struct fabric_link *link)
     struct pollfd polled = {link->rdm.probe, POLLOUT, 0};
     int error = 0;
     socklen_t bytes = sizeof error;
-    if (link->rdm.probe < 0 || poll(&polled, 1, 0) <= 0) return; /* there is no probe, or no answer yet */
+    if (link->rdm.probe < 0 || poll(&polled, 1, 0) <= 0) return; /* no probe, or no answer yet */
     getsockopt(link->rdm.probe, SOL_SOCKET, SO_ERROR, &error, &bytes);
     link->rdm.refused = error == ECONNREFUSED;
     rdm_end_probe(link);

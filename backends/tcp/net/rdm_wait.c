@@ -1,5 +1,5 @@
-/* Sleeping: a timer beside the provider's descriptor wakes for the next tick, for messages that the provider had no
- * space for, and if the provider has no descriptor. */
+/* Sleeping.  A timer beside the provider's descriptor wakes the rank for the next tick.  It also wakes the rank for
+ * naps, if the provider had no space for a message or has no descriptor. */
 #include <errno.h>
 #include <string.h>
 #include <sys/timerfd.h>
@@ -18,12 +18,12 @@ int rdm_open_timer(struct fabric *fabric)
 {
     fabric->rdm.timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     if (fabric->rdm.timer_fd < 0)
-        return fabric->config.host->error(TUTTI_ERR_SYSTEM, "timerfd_create: %s", strerror(errno));
+        return fabric->config.host->error(TUTTI_ERR_SYSTEM, "timerfd_create failed: %s", strerror(errno));
     fabric->rdm.tick_ns = fabric->config.host->now_ns() + tick_ns(fabric);
     return TUTTI_OK;
 }
 
-/* True if a tick has passed.  Ticks that passed while this rank did not poll count as one. */
+/* True if a tick has passed.  All ticks that pass while this rank does not poll count as one. */
 bool rdm_is_tick(struct fabric *fabric)
 {
     if (!fabric->rdm.slept && ++fabric->polls % POLLS_PER_CHECK != 0) return false;
@@ -34,7 +34,7 @@ bool rdm_is_tick(struct fabric *fabric)
     return true;
 }
 
-/* Sets the timer for a nap or for the next tick.  That also makes it unreadable. */
+/* Sets the timer for a nap or for the next tick, and so makes its descriptor unreadable. */
 static void set_timer(struct fabric *fabric, bool naps)
 {
     int64_t left = fabric->rdm.tick_ns - fabric->config.host->now_ns();
@@ -53,7 +53,7 @@ int rdm_arm(struct fabric *fabric, int *descriptors)
 {
     struct fid *waited[1] = {&fabric->cq->fid};
     int n = 0;
-    bool again = fabric->rdm.slept; /* no progress since it was armed, so the timer still runs */
+    bool again = fabric->rdm.slept; /* no progress call since the last arm, so the timer still runs */
     fabric->rdm.slept = true;
     errno = 0;
     if (fabric->cq_fd >= 0) {

@@ -7,7 +7,7 @@
 enum {
     MAGIC = 0x7554,          /* "Tu" */
     ENVELOPE_MAGIC = 0x6554, /* "Te" */
-    NAME_AT = WIRE_ADDRESS   /* in an entry */
+    NAME_AT = WIRE_ADDRESS   /* offset in an address book entry */
 };
 
 static const char name_magic[8] = {'T', 'U', 'T', 'T', 'I', 'r', 'd', 'm'};

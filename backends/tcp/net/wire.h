@@ -1,4 +1,4 @@
-/* The bytes on the network, as pure functions: message headers, address book entries, envelopes of datagrams.
+/* The wire format, as pure functions: message headers, address book entries, envelopes of datagrams.
  *
  * All numbers are little-endian and of fixed width.  A parser trusts nothing: each field is checked against its range,
  * and the wire carries no pointers.  The protocol (p2p/) checks what a message's fields mean.
@@ -16,55 +16,55 @@
 enum {
     WIRE_HEADER = 64, /* bytes of a message's header */
     WIRE_ADDRESS = 56,
-    WIRE_NAME_MAX = 128,  /* of an endpoint's name */
-    WIRE_ENTRY_MAX = 184, /* of an address book entry */
+    WIRE_NAME_MAX = 128,  /* maximum bytes of an endpoint's name */
+    WIRE_ENTRY_MAX = 184, /* maximum bytes of an address book entry */
     WIRE_ENVELOPE = 40
 };
 
 void wire_encode(uint8_t out[WIRE_HEADER], const struct transport_header *header);
-/* Reads the header of a message of n bytes.  Returns false if it is no message of this version. */
+/* Parses the header of a message of n bytes.  Returns false if this is not a message of this version. */
 bool wire_parse(const void *message, size_t n, struct transport_header *header);
 
-/* Where a rank listens. */
+/* The address at which a rank listens. */
 struct wire_address {
-    uint32_t family; /* 4 or 6; 0: not known */
+    uint32_t family; /* IP version: 4 or 6; 0 if not known */
     uint16_t port;
-    uint8_t ip[16]; /* network order; the first 4 bytes of IPv4 */
+    uint8_t ip[16]; /* network byte order; IPv4 uses the first 4 bytes */
     uint8_t nonce[HANDSHAKE_NONCE];
 };
 
 void wire_address_encode(uint8_t out[WIRE_ADDRESS], const struct wire_address *address);
 bool wire_address_parse(const void *data, size_t n, struct wire_address *address);
 
-/* Where a rank's datagram endpoint can be reached: a name that only libfabric understands. */
+/* The address of a rank's datagram endpoint: a name that only libfabric understands. */
 struct wire_name {
-    struct wire_address host; /* to tell hosts apart; its port is the probe listener's, or 0 */
+    struct wire_address host; /* distinguishes hosts; its port is the probe listener's, or 0 */
     size_t bytes;
     uint8_t name[WIRE_NAME_MAX];
 };
 
-/* Returns the encoded size. */
+/* Encodes the name.  Returns the bytes written. */
 size_t wire_name_encode(uint8_t out[WIRE_ENTRY_MAX], const struct wire_name *name);
 bool wire_name_parse(const void *data, size_t n, struct wire_name *name);
 
 enum wire_envelope_kind {
-    WIRE_HELLO = 1, /* a handshake, the sender's address book entry and a code over both follow */
-    WIRE_WELCOME,   /* its answer, a handshake */
-    WIRE_MESSAGE,   /* a message follows */
-    WIRE_PIECE,     /* a piece of a write follows */
-    WIRE_HEARTBEAT, /* nothing follows */
-    WIRE_END,       /* nothing follows: the link has ended */
+    WIRE_HELLO = 1, /* followed by a handshake, the sender's address book entry and an authentication code of both */
+    WIRE_WELCOME,   /* answers a HELLO; followed by a handshake */
+    WIRE_MESSAGE,   /* followed by a message */
+    WIRE_PIECE,     /* followed by a piece of a write */
+    WIRE_HEARTBEAT, /* the end of the datagram */
+    WIRE_END,       /* the end of the datagram and of the link */
     WIRE_ENVELOPES
 };
 
 /* Precedes everything that datagram endpoints exchange. */
 struct wire_envelope {
     uint8_t kind;
-    uint32_t from;     /* global rank */
-    uint64_t session;  /* a secret of the two ranks; 0 during the handshake */
-    uint64_t sequence; /* 1 and up within a session */
-    uint64_t key;      /* of the memory that a piece is for */
-    uint64_t offset;   /* of the piece */
+    uint32_t from;     /* global rank of the sender */
+    uint64_t session;  /* the link's secret; 0 during the handshake */
+    uint64_t sequence; /* counts from 1 within a session */
+    uint64_t key;      /* WIRE_PIECE: key of the memory that is written to */
+    uint64_t offset;   /* WIRE_PIECE: offset of the piece in that memory */
 };
 
 void wire_envelope_encode(uint8_t out[WIRE_ENVELOPE], const struct wire_envelope *envelope);
