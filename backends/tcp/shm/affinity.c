@@ -1,10 +1,11 @@
-/* Affinity of ranks that share cores: keeps each on its initial core, evenly spread, with neighbors together.
+/* Affinity of ranks that share cores: keeps each rank on its initial core.  Ranks are spread evenly, and neighbors
+ * share a core.
  *
  * The kernel balances slowly and knows nothing of neighbors: a rank woken on another core may stay there for tenths of
- * a second.  An operation takes as long as the core with the most ranks, and two ranks that exchange messages are
- * faster on one core, since they yield to each other.  So a rank that yields checks now and then whether it is on its
+ * a second.  An operation takes as long as the core with the most ranks.  Two ranks that exchange messages are faster
+ * on one core, because they yield to each other.  Therefore a rank that yields checks now and then whether it is on its
  * preferred core, and moves back.  The thread is not bound: its mask is a single core only for a moment.  While some
- * rank sleeps its core may be idle, and the kernel's placement is left alone.  A rank that is migrated again retries
+ * rank sleeps, its core may be idle, so the kernel's placement is left alone.  A rank that is migrated again retries
  * with growing intervals, because the kernel has a reason.  See docs/benchmarks/shared-memory.md.
  */
 #include <sched.h>
@@ -21,7 +22,7 @@ static int choose_core(const struct shm *shm, const cpu_set_t *mask)
     return -1;
 }
 
-/* relaxed: only a hint */
+/* True if no other rank sleeps.  relaxed: only a hint */
 static bool all_awake(const struct shm *shm)
 {
     for (int local_rank = 0; local_rank < shm->n; local_rank++)

@@ -1,11 +1,11 @@
-/* Memory for tensors that all ranks of the host map: backs tutti_alloc.
+/* Memory for tensors that all ranks of the host map.  It backs tutti_alloc.
  *
- * Every rank has an arena, a memfd exchanged when the ranks attached each other.  Its size is large, fixed and sealed,
- * and costs nothing.  Pages are reserved per block with fallocate, so a lack of memory is an error at allocation and
- * never at access; freeing punches a hole.  The owner reserves addresses for the whole arena once and publishes the
- * base in its entry.  An address received from a peer is therefore inside the arena or not, whichever blocks
- * exist, and no table needs to be kept in sync.  A peer maps as much of the arena as it has used, read-only.  Memory
- * that is freed and allocated again at one address is the same pages of the same file for all.
+ * Every rank has an arena, a memfd that the ranks exchange when they attach each other.  Its size is large, fixed and
+ * sealed, and costs nothing.  Pages are reserved per block with fallocate, so a lack of memory is an error at
+ * allocation and never at access.  Freeing punches a hole.  The owner reserves addresses for the whole arena once and
+ * publishes the base in its entry.  The base alone tells whether a peer's address is inside its arena, so no table of
+ * blocks needs to be kept in sync.  A peer maps, read-only, as much of the arena as it has read from.  Memory that is
+ * freed and allocated again at the same address is the same pages of the same file on all ranks.
  *
  * Addresses come from shared memory, so they are trusted only up to the arena's sealed size: any such page exists or
  * reads as zeros.
@@ -21,7 +21,7 @@
 
 #include "tcp/shm/shm.h"
 
-#define ARENA_MOST ((size_t)1 << 40)
+#define ARENA_BYTES_MAX ((size_t)1 << 40)
 #define GROW_MIN ((size_t)64 << 20) /* minimum growth of the mapping of a peer's arena */
 
 struct shm_block {
@@ -37,12 +37,13 @@ static size_t round_up(size_t bytes)
     return (bytes + page - 1) / page * page;
 }
 
-/* The size of physical memory: equal on all ranks of a host, and never exceeded by allocations. */
+/* Returns the size of physical memory, at most 1 TiB.  It is equal on all ranks of a host, and allocations cannot
+ * exceed it. */
 size_t shm_arena_bytes(void)
 {
     long pages = sysconf(_SC_PHYS_PAGES);
     size_t bytes = pages > 0 ? (size_t)pages * (size_t)sysconf(_SC_PAGESIZE) : 0;
-    return bytes < ARENA_MOST ? bytes : ARENA_MOST;
+    return bytes < ARENA_BYTES_MAX ? bytes : ARENA_BYTES_MAX;
 }
 
 int shm_arena_make(void)
@@ -68,23 +69,23 @@ static int fd_of(const struct shm *shm)
 static bool reserve_addresses(struct shm *shm)
 {
     struct shm_arena *arena = &shm->arena;
-    size_t bytes = shm_arena_bytes(),
-           quarter = round_up(shm_allowed(RLIMIT_AS) / 4); /* leaves most of the address space to the program */
+    /* A quarter leaves most of the address space to the program. */
+    size_t bytes = shm_arena_bytes(), quarter = round_up(shm_allowed(RLIMIT_AS) / 4);
     if (arena->base != NULL) return true;
     if (!shm->can_share || shm_is_disowned(shm)) return false;
     if (bytes > quarter) bytes = quarter;
     void *base = mmap(NULL, bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd_of(shm), 0);
     if (base == MAP_FAILED) return false;
-    madvise(base, bytes, MADV_DONTDUMP); /* a core dump would include all its holes */
+    madvise(base, bytes, MADV_DONTDUMP); /* otherwise a core dump would include all holes */
     arena->base = base;
     arena->bytes = bytes;
-    /* release: no rank learns an address inside the arena before its base */
+    /* release: a rank that reads an address inside the arena also sees the base */
     atomic_store_explicit(&shm_rank_at(shm, shm->local_rank)->arena_at, (uint64_t)(uintptr_t)base,
                           memory_order_release);
     return true;
 }
 
-/* Finds the first gap that is large enough; *before is the block after it, or NULL at the end. */
+/* Finds the first gap that is large enough.  *before is the block after it, or NULL at the end. */
 static bool find_gap(const struct shm_arena *arena, size_t bytes, size_t *at, struct shm_block **before)
 {
     *at = 0;
@@ -96,7 +97,7 @@ static bool find_gap(const struct shm_arena *arena, size_t bytes, size_t *at, st
     return arena->bytes - *at >= bytes;
 }
 
-/* Returns the memory the host can still provide by its own estimate, or SIZE_MAX if unknown.  Reserving more would
+/* Returns the memory that the host can provide by its own estimate, or SIZE_MAX if unknown.  Reserving more would
  * trigger the OOM killer long before an error. */
 static size_t available_memory(void)
 {
@@ -113,7 +114,7 @@ static size_t available_memory(void)
 static void release_pages(struct shm *shm, const struct shm_block *block)
 {
     mprotect(shm->arena.base + block->at, block->bytes, PROT_NONE);
-    /* If a peer may still be reading, the pages stay reserved for the next block: new pages could not be guaranteed. */
+    /* While a peer may be reading, the pages must stay, and they serve the next block. */
     if (!shm->arena.is_read && !shm_is_disowned(shm))
         fallocate(fd_of(shm), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)block->at, (off_t)block->bytes);
 }
@@ -145,17 +146,19 @@ int shm_alloc(struct shm *shm, size_t bytes, void **memory)
     size_t at, left;
     if (!reserve_addresses(shm)) return TUTTI_ERR_UNSUPPORTED;
     if (bytes > shm->arena.bytes)
-        return host->error(TUTTI_ERR_NO_MEMORY, "alloc: %zu bytes exceed the %zu that a rank can share on this host",
-                           bytes, shm->arena.bytes);
+        return host->error(TUTTI_ERR_NO_MEMORY,
+                           "alloc: %zu bytes exceed the %zu that a rank can share on this host; allocate less", bytes,
+                           shm->arena.bytes);
     bytes = round_up(bytes > 0 ? bytes : 1);
     if (!find_gap(&shm->arena, bytes, &at, &before))
+        return host->error(TUTTI_ERR_NO_MEMORY,
+                           "alloc: no gap of %zu bytes in the %zu that a rank can share; free some memory first", bytes,
+                           shm->arena.bytes);
+    if ((left = available_memory()) < bytes)
         return host->error(
             TUTTI_ERR_NO_MEMORY,
-            "alloc: no gap of %zu bytes is left in the %zu that a rank can share; free some memory first", bytes,
-            shm->arena.bytes);
-    if ((left = available_memory()) < bytes)
-        return host->error(TUTTI_ERR_NO_MEMORY,
-                           "alloc: %zu bytes of shared memory requested, but only %zu are available", bytes, left);
+            "alloc: %zu bytes of shared memory requested, but only %zu are available; free memory on this host", bytes,
+            left);
     block = malloc(sizeof *block);
     if (block == NULL) return host->error(TUTTI_ERR_NO_MEMORY, "alloc: no memory for a block descriptor");
     block->at = at;
@@ -224,7 +227,7 @@ static bool grow_mapping(struct shm_peer *peer, size_t bytes, size_t whole)
 const void *shm_arena_at(struct shm *shm, int local_rank, uint64_t from, size_t bytes)
 {
     struct shm_peer *peer = &shm->peer[local_rank];
-    /* acquire: pairs with reserve; the base is published once and never changes */
+    /* acquire: pairs with reserve_addresses; the base is published once and never changes */
     uint64_t base = atomic_load_explicit(&shm_rank_at(shm, local_rank)->arena_at, memory_order_acquire);
     uint64_t at = from - base, whole = shm->arena_bytes;
     if (!shm->can_share || base == 0 || at >= whole || bytes > whole - at) return NULL;
@@ -235,13 +238,13 @@ const void *shm_arena_at(struct shm *shm, int local_rank, uint64_t from, size_t 
 
 /* ---- closing ------------------------------------------------------------------------------------------------- */
 
-/* A block of a closed arena is a mapping of its own. */
+/* Unmaps a block of a closed arena, which has its own mapping. */
 void shm_reclaim(void *memory, size_t bytes)
 {
     munmap(memory, round_up(bytes > 0 ? bytes : 1));
 }
 
-/* Blocks that the program has not freed remain its own; only the addresses between them are unmapped. */
+/* Unmaps the addresses between blocks.  Blocks that the program has not freed stay mapped and belong to it. */
 void shm_arena_close(struct shm *shm)
 {
     struct shm_arena *arena = &shm->arena;

@@ -1,15 +1,16 @@
 /* Attaching: finds the ranks that share memory by trying it, not by comparing host names.
  *
- * Every rank publishes an entry in the store: its abstract unix socket, of random name, filed under its host's identity
+ * Every rank publishes an entry in the store: the random name of its abstract unix socket, under its host's identity
  * (boot id, network namespace).  Then each rank reads the entries of its own host.  The lowest of these ranks is the
- * host rank.  It creates the segment, the others connect to it, both sides prove that they know the job's token, and
- * all go through three rounds:
+ * host rank.  It creates the segment, and the others connect to it.  Both sides prove that they know the job's token.
+ * Then all go through three rounds:
  *
- *   ranks    the host rank passes the segment and every rank's doorbell, liveness descriptor and arena; the others map
- * them and confirm probe    each rank tries to read every other's memory, checks its arena, and reports the result go
- * the host rank announces the members and whether CMA and arenas are used; this is final
+ *   ranks   The host rank passes the segment and every rank's doorbell, liveness descriptor and arena.  The others map
+ *           them and confirm.
+ *   probe   Each rank tries to read every other rank's memory, checks its arena, and reports the result.
+ *   go      The host rank sends the final list of members, and whether CMA and arenas are used.
  *
- * The host rank excludes a rank that fails a round and tells the others, which then use the network to reach it.  A
+ * The host rank excludes a rank that fails a round and notifies the others, which then use the network to reach it.  A
  * rank that confirmed the last round but gets no answer cannot know what the others decided; only that is an error.
  * Every wait has a timeout.
  */
@@ -43,15 +44,15 @@ static void identify_host(uint8_t like[32])
     int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
     if (fd >= 0) {
         ssize_t got = read(fd, like, 24);
-        (void)got; /* a short read makes more hosts look alike; attaching then tells them apart */
+        (void)got; /* a short read makes more hosts look alike, and attaching tells them apart */
         close(fd);
     }
     if (stat("/proc/self/ns/net", &net) == 0)
         memcpy(like + 24, &net.st_ino, 8 < sizeof net.st_ino ? 8 : sizeof net.st_ino);
-    like[23] = 1; /* never all zeros */
+    like[23] = 1; /* so that the identity is never all zeros */
 }
 
-/* Names the store key that ranks with the same view of their host share. */
+/* Makes the name of the store key, which ranks with the same view of their host share. */
 static void make_key(const struct attach *self, char part[72])
 {
     bool takes_part = self->mine.like[23] != 0;
@@ -67,7 +68,7 @@ static int by_rank(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Exchanges entries with all ranks.  *entries gets the n of this host, in order of rank; the caller frees it. */
+/* Exchanges entries with all ranks.  *entries gets the *n entries of this host by rank.  The caller frees it. */
 static int exchange_entries(const struct attach *self, uint8_t **entries, int *n)
 {
     const tutti_host *host = self->host;
@@ -83,7 +84,8 @@ static int exchange_entries(const struct attach *self, uint8_t **entries, int *n
     memcpy(mine + 28, self->mine.nonce, HANDSHAKE_NONCE);
     make_key(self, part);
     *entries = malloc(capacity);
-    if (*entries == NULL) return host->error(TUTTI_ERR_NO_MEMORY, "no memory for %d ranks", config->world_size);
+    if (*entries == NULL)
+        return host->error(TUTTI_ERR_NO_MEMORY, "no memory for the entries of %d ranks", config->world_size);
     int status = host->store_gather(config->store, "shm", part, mine, ENTRY, config->world_size, *entries, capacity,
                                     &got, config->open_timeout_ms);
     if (status != TUTTI_OK) {
@@ -96,7 +98,7 @@ static int exchange_entries(const struct attach *self, uint8_t **entries, int *n
     return TUTTI_OK;
 }
 
-/* Returns false if the entry was not written by a rank of this version. */
+/* Parses an entry.  Returns false if it was not written by a rank of this version. */
 static bool read_entry(const struct attach *self, const uint8_t *bytes, struct entry *entry)
 {
     memcpy(&entry->rank, bytes + 8, 4);
@@ -122,7 +124,7 @@ static bool start_listening(struct attach *self)
 
 int64_t shm_deadline_ns(const struct attach *self)
 {
-    enum { DAY_MS = 86400000 }; /* poll takes an int */
+    enum { DAY_MS = 86400000 }; /* in milliseconds it must fit poll's int */
     int64_t ms = self->config->open_timeout_ms < DAY_MS ? self->config->open_timeout_ms : DAY_MS;
     return self->host->now_ns() + ms * 1000000;
 }
@@ -173,7 +175,7 @@ static void close_fd(int *fd)
     *fd = -1;
 }
 
-/* Closes the descriptors that were only needed to pass them on.  A rank neither rings its own doorbell nor watches its
+/* Closes the descriptors that were only passed on to other ranks.  A rank does not ring its own doorbell or watch its
  * own liveness, and the mapping of a peer's arena grows without the descriptor. */
 static void close_unneeded(struct shm *shm, const bool *in)
 {
@@ -185,7 +187,7 @@ static void close_unneeded(struct shm *shm, const bool *in)
     }
 }
 
-/* The last step, the same on all ranks: fixes the members. */
+/* Fixes the members.  This is the last step, and it has the same result on all ranks. */
 bool shm_fix_members(struct attach *self, const bool *in, uint8_t word)
 {
     struct shm *shm = self->shm;
@@ -210,15 +212,15 @@ bool shm_fix_members(struct attach *self, const bool *in, uint8_t word)
 
 /* ---- member -------------------------------------------------------------------------------------------------- */
 
-/* All ranks listen before they publish their entry, so a host rank that refuses has exited or proceeds without this
- * rank. */
+/* Connects to the host rank.  All ranks listen before they publish their entry, so a host rank that refuses has exited
+ * or continues without this rank. */
 static bool connect_to_host(const struct attach *self, int fd, const struct entry *host, int64_t end)
 {
     struct sockaddr_un address;
     socklen_t bytes = shm_address(host->name, &address);
     for (; self->host->now_ns() < end; usleep(1000)) {
         if (connect(fd, (struct sockaddr *)&address, bytes) == 0) return shm_is_same_user(fd);
-        if (errno != EAGAIN && errno != EINTR) return false; /* EAGAIN: the queue of the socket is full */
+        if (errno != EAGAIN && errno != EINTR) return false; /* EAGAIN: the listener's queue is full */
     }
     return false;
 }
@@ -286,14 +288,14 @@ static bool receive_round(struct attach *self, int fd, int64_t end, uint8_t *wor
     return true;
 }
 
-/* Returns 0 if this rank is a member, 1 if it is excluded and all know that, or an error if that is unknown. */
+/* Returns 0 if this rank is a member, 1 if it is excluded and all ranks know that, or an error if it cannot know. */
 static int attach_as_member(struct attach *self, const struct entry *host)
 {
     int64_t end = shm_deadline_ns(self);
     int32_t to = host->rank;
     uint8_t word = 1;
     int fd = shm_socket(), result = 1;
-    snprintf(self->why, sizeof self->why, "rank %d did not share its memory", to);
+    snprintf(self->why, sizeof self->why, "attaching to the memory of rank %d did not complete", to);
     if (fd >= 0 && shake_hands(self, fd, host, end) && receive_ranks(self, fd, end) &&
         shm_send_packet(fd, &word, 1, NULL, 0) && receive_round(self, fd, end, &word)) {
         word = shm_probe_all(self);
@@ -304,19 +306,21 @@ static int attach_as_member(struct attach *self, const struct entry *host)
         else if (self->in[self->shm->local_rank])
             result = shm_fix_members(self, self->in, word)
                          ? 0
-                         : self->host->error(TUTTI_ERR_SYSTEM, "shared memory: epoll: %s", strerror(errno));
+                         : self->host->error(TUTTI_ERR_SYSTEM, "cannot watch the ranks of this host: epoll: %s",
+                                             strerror(errno));
     }
     if (fd >= 0) close(fd);
     return result;
 }
 
-/* Returns for how many ranks the host rank's descriptors suffice: three per rank, a link to it, and a store connection
- * if this rank hosts the store. */
+/* Returns how many ranks the host rank's descriptors allow.  Each rank needs three, a link, and a store connection if
+ * this rank hosts the store. */
 static int max_ranks(void)
 {
-    enum { EACH = SHM_FDS + 2, KEPT = 64 };
-    size_t most = shm_allowed(RLIMIT_NOFILE);
-    return most >= EACH * SHM_RANKS_MAX + KEPT ? SHM_RANKS_MAX : most <= KEPT ? 0 : (int)((most - KEPT) / EACH);
+    enum { EACH = SHM_FDS + 2, RESERVED = 64 };
+    size_t limit = shm_allowed(RLIMIT_NOFILE);
+    if (limit >= EACH * SHM_RANKS_MAX + RESERVED) return SHM_RANKS_MAX;
+    return limit <= RESERVED ? 0 : (int)((limit - RESERVED) / EACH);
 }
 
 /* ---- opening ----------------------------------------------------------------------------------------------- */
@@ -329,12 +333,12 @@ static int attach_ranks(struct attach *self, const uint8_t *entries, int n_entri
     for (int i = 0; i < n_entries && n < most; i++) {
         if (!read_entry(self, entries + (size_t)i * ENTRY, &entry) || entry.rank == self->config->rank) continue;
         if (entry.rank < self->config->rank)
-            return attach_as_member(self, &entry); /* the lowest rank is the host rank */
+            return attach_as_member(self, &entry); /* entries are sorted: this is the host rank */
         memcpy(self->name[n], entry.name, HANDSHAKE_NONCE);
         rank[n++] = entry.rank;
     }
     if (n > 1) return shm_host_serve(self, rank, n);
-    snprintf(self->why, sizeof self->why, "no other rank was found on this host");
+    snprintf(self->why, sizeof self->why, "the store has no entry of another rank on this host");
     return 1;
 }
 
@@ -344,7 +348,7 @@ static void log_result(const struct attach *self, int result)
     int here = 1;
     for (int i = 0; result == 0 && i < self->shm->n; i++) here += i != self->shm->local_rank && self->in[i];
     if (result == 0 && self->shm->local_rank == 0)
-        host->log(2, "tcp: %d ranks of this host share memory (%zu KiB), large messages are %s", here,
+        host->log(2, "tcp: %d ranks of this host share memory (%zu KiB); large messages are %s", here,
                   self->shm->colls_at >> 10,
                   self->shm->can_read_memory ? "read from the sender's memory"
                                              : "copied through it, because process_vm_readv is not permitted");
@@ -369,7 +373,7 @@ static int open_attached(struct attach *self, struct shm **out)
     if (off)
         snprintf(self->why, sizeof self->why, "TUTTI_SHM=%s", config->host->env("TUTTI_SHM"));
     else if (config->local_world_size == 1)
-        snprintf(self->why, sizeof self->why, "it is the only rank on this host");
+        snprintf(self->why, sizeof self->why, "the launcher placed no other rank on this host");
     else if (!start_listening(self))
         snprintf(self->why, sizeof self->why, "cannot create a unix socket, eventfd, pipe or memfd: %s",
                  strerror(errno));

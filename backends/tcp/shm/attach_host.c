@@ -1,4 +1,4 @@
-/* The host rank's part in attaching: see attach.c. */
+/* The host rank's side of attaching: see attach.c. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -10,8 +10,8 @@
 #include "tcp/shm/attach.h"
 
 enum {
-    CALLER_MS = 1000, /* time for a connecting member to identify itself on a busy machine */
-    LOOK_MS = 50      /* interval of the liveness checks while nothing happens */
+    IDENTIFY_MS = 1000, /* time for a connecting member to identify itself on a busy machine */
+    CHECK_MS = 50       /* interval of the liveness checks while no member connects */
 };
 
 static int expected_local_rank(const int32_t *rank, int n, uint32_t from)
@@ -21,9 +21,9 @@ static int expected_local_rank(const int32_t *rank, int n, uint32_t from)
     return -1;
 }
 
-/* Handles a connection: a member that authenticates gets its link; any other is dropped. */
+/* Handles the first packet of a connection.  A member that authenticates gets its link; any other is dropped. */
 static void handle_hello(struct attach *self, int fd, const int32_t *rank, int n, int (*fds)[SHM_FDS],
-                         struct peer_handshake *greeting, int *missing)
+                         struct peer_handshake *handshake, int *missing)
 {
     uint8_t bytes[HANDSHAKE_BYTES];
     struct peer_handshake hello;
@@ -43,56 +43,57 @@ static void handle_hello(struct attach *self, int fd, const int32_t *rank, int n
         if (peer_handshake_is_authentic(self->host, bytes, &hello)) {
             self->link[local_rank] = fd;
             memcpy(fds[local_rank], received, sizeof received);
-            greeting[local_rank] = hello;
+            handshake[local_rank] = hello;
             return;
         }
-        self->link[local_rank] = -2; /* same user and knows the nonce, but not the token: it will not retry */
+        self->link[local_rank] = -2; /* it knows the nonce but not the token, and will not retry */
     }
     for (int i = 0; i < SHM_FDS; i++) close(received[i]);
     close(fd);
 }
 
-/* Connections that have not identified themselves yet; the listener is the first entry. */
-struct crowd {
-    int n, most;
+/* Connections that have not identified themselves yet.  Entry 0 of `polled` is the listener. */
+struct pending {
+    int n, capacity;
     struct pollfd polled[1 + SHM_PENDING_MAX];
     int64_t since_ns[1 + SHM_PENDING_MAX];
 };
 
-static void remove_pending(struct crowd *crowd, int i)
+static void remove_pending(struct pending *pending, int i)
 {
-    crowd->polled[i] = crowd->polled[crowd->n];
-    crowd->since_ns[i] = crowd->since_ns[crowd->n--];
+    pending->polled[i] = pending->polled[pending->n];
+    pending->since_ns[i] = pending->since_ns[pending->n--];
 }
 
-/* Accepts a connection.  Those of other users are dropped here, which keeps the table small. */
-static void accept_connection(const struct attach *self, struct crowd *crowd, int64_t now)
+/* Accepts a connection.  Drops those of other users at once, which keeps the table small. */
+static void accept_connection(const struct attach *self, struct pending *pending, int64_t now)
 {
     int fd = accept4(self->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) {
-        if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) crowd->most = crowd->n; /* out of descriptors */
+        if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+            pending->capacity = pending->n; /* out of descriptors: accept no more */
         return;
     }
     if (!shm_is_same_user(fd)) {
         close(fd);
         return;
     }
-    crowd->polled[++crowd->n] = (struct pollfd){fd, POLLIN, 0};
-    crowd->since_ns[crowd->n] = now;
+    pending->polled[++pending->n] = (struct pollfd){fd, POLLIN, 0};
+    pending->since_ns[pending->n] = now;
 }
 
-/* A full table accepts no connection until its oldest entry has timed out. */
-static void expire_oldest(struct crowd *crowd, int64_t now)
+/* Drops the oldest connection if its time is over.  Until then a full table accepts no other. */
+static void expire_oldest(struct pending *pending, int64_t now)
 {
     int oldest = 1;
-    for (int i = 2; i <= crowd->n; i++)
-        if (crowd->since_ns[i] < crowd->since_ns[oldest]) oldest = i;
-    if (now - crowd->since_ns[oldest] < (int64_t)CALLER_MS * 1000000) return;
-    close(crowd->polled[oldest].fd);
-    remove_pending(crowd, oldest);
+    for (int i = 2; i <= pending->n; i++)
+        if (pending->since_ns[i] < pending->since_ns[oldest]) oldest = i;
+    if (now - pending->since_ns[oldest] < (int64_t)IDENTIFY_MS * 1000000) return;
+    close(pending->polled[oldest].fd);
+    remove_pending(pending, oldest);
 }
 
-/* True if a member has exited: its socket no longer listens. */
+/* True if a member has exited: connecting to its socket is refused. */
 static bool has_exited(const uint8_t name[HANDSHAKE_NONCE])
 {
     struct sockaddr_un address;
@@ -112,32 +113,32 @@ static void drop_exited(struct attach *self, int n, int *missing)
     }
 }
 
-/* Waits for the members to connect. */
+/* Waits until the members have connected, or have exited, or the round is over. */
 static void await_members(struct attach *self, const int32_t *rank, int n, int (*fds)[SHM_FDS],
-                          struct peer_handshake *greeting)
+                          struct peer_handshake *handshake)
 {
-    struct crowd *crowd = calloc(1, sizeof *crowd); /* too large for a small stack */
-    if (crowd == NULL) return;
-    crowd->most = SHM_PENDING_MAX;
+    struct pending *pending = calloc(1, sizeof *pending); /* too large for a small stack */
+    if (pending == NULL) return;
+    pending->capacity = SHM_PENDING_MAX;
     int64_t now = self->host->now_ns(), end = shm_round_deadline_ns(self);
     int missing = n - 1;
-    while (missing > 0 && now < end && crowd->most > 0) {
-        if (crowd->n == crowd->most) expire_oldest(crowd, now);
-        bool full = crowd->n == crowd->most;
-        crowd->polled[0] = (struct pollfd){full ? -1 : self->listener, POLLIN, 0};
-        int ready = poll(crowd->polled, 1 + (nfds_t)crowd->n, LOOK_MS);
+    while (missing > 0 && now < end && pending->capacity > 0) {
+        if (pending->n == pending->capacity) expire_oldest(pending, now);
+        bool full = pending->n == pending->capacity;
+        pending->polled[0] = (struct pollfd){full ? -1 : self->listener, POLLIN, 0};
+        int ready = poll(pending->polled, 1 + (nfds_t)pending->n, CHECK_MS);
         now = self->host->now_ns();
         if (ready == 0) drop_exited(self, n, &missing);
         if (ready <= 0) continue;
-        for (int i = crowd->n; i >= 1; i--) {
-            if (crowd->polled[i].revents == 0) continue;
-            handle_hello(self, crowd->polled[i].fd, rank, n, fds, greeting, &missing);
-            remove_pending(crowd, i);
+        for (int i = pending->n; i >= 1; i--) {
+            if (pending->polled[i].revents == 0) continue;
+            handle_hello(self, pending->polled[i].fd, rank, n, fds, handshake, &missing);
+            remove_pending(pending, i);
         }
-        if (crowd->polled[0].revents != 0) accept_connection(self, crowd, now);
+        if (pending->polled[0].revents != 0) accept_connection(self, pending, now);
     }
-    for (int i = 1; i <= crowd->n; i++) close(crowd->polled[i].fd);
-    free(crowd);
+    for (int i = 1; i <= pending->n; i++) close(pending->polled[i].fd);
+    free(pending);
 }
 
 static void exclude(struct attach *self, int local_rank)
@@ -147,7 +148,7 @@ static void exclude(struct attach *self, int local_rank)
     self->in[local_rank] = false;
 }
 
-/* Sends the list of members, with a flag byte, to all members. */
+/* Sends a flag byte and the list of members to all members. */
 static void send_round(struct attach *self, uint8_t word)
 {
     uint8_t round[1 + SHM_RANKS_MAX] = {word};
@@ -156,7 +157,7 @@ static void send_round(struct attach *self, uint8_t word)
         if (self->link[i] >= 0 && !shm_send_packet(self->link[i], round, sizeof round, NULL, 0)) exclude(self, i);
 }
 
-/* Receives a flag byte from each member and excludes those that time out.  Returns the AND of all. */
+/* Receives a flag byte from each member.  Excludes members that time out.  Returns the AND of all bytes. */
 static uint8_t receive_round(struct attach *self)
 {
     int64_t end = shm_round_deadline_ns(self);
@@ -197,32 +198,32 @@ static int fail_host(struct attach *self, const char *what)
     return 1;
 }
 
-/* The connected members and their descriptors. */
+/* The connected members: their descriptors, handshakes and global ranks. */
 struct arrivals {
     int fds[SHM_RANKS_MAX][SHM_FDS];
-    struct peer_handshake greeting[SHM_RANKS_MAX];
+    struct peer_handshake handshake[SHM_RANKS_MAX];
     int32_t global_ranks[SHM_RANKS_MAX];
 };
 
-/* Assigns ranks to the connected members in order of rank and runs the rounds. */
+/* Assigns local ranks to the connected members in order of rank, then runs the rounds. */
 static int run_rounds(struct attach *self, const int32_t *rank, int n, struct arrivals *arrivals)
 {
     int(*fds)[SHM_FDS] = arrivals->fds, at = 1;
-    struct peer_handshake *greeting = arrivals->greeting;
+    struct peer_handshake *handshake = arrivals->handshake;
     int32_t *global_ranks = arrivals->global_ranks;
     global_ranks[0] = self->config->rank;
-    await_members(self, rank, n, fds, greeting);
+    await_members(self, rank, n, fds, handshake);
     for (int i = 1; i < n; i++) {
         if (self->link[i] < 0) continue;
         global_ranks[at] = rank[i];
         self->link[at] = self->link[i];
         memcpy(fds[at], fds[i], sizeof fds[i]);
-        greeting[at] = greeting[i];
+        handshake[at] = handshake[i];
         at++;
     }
     for (int i = at; i < n; i++) self->link[i] = -1;
     if (at == 1) {
-        snprintf(self->why, sizeof self->why, "no other rank of this host connected");
+        snprintf(self->why, sizeof self->why, "no other rank of this host has connected in time");
         return 1;
     }
     fds[0][0] = fcntl(self->doorbell_fd, F_DUPFD_CLOEXEC, 0);
@@ -249,7 +250,7 @@ static int run_rounds(struct attach *self, const int32_t *rank, int n, struct ar
         return 1;
     }
     if (at == self->config->world_size) (void)self->colls->reserve(self->shm, at);
-    for (int i = 1; i < at; i++) send_ranks(self, i, &greeting[i]);
+    for (int i = 1; i < at; i++) send_ranks(self, i, &handshake[i]);
     receive_round(self);
     send_round(self, 1);
     uint8_t word = shm_probe_all(self);

@@ -1,13 +1,13 @@
 /* Chooses between plain and non-temporal stores for data that other ranks will read.
  *
- * A plain store takes its line away from the cores that have read it, which costs little between hardware threads of
- * one core, more within a shared last-level cache, and much between separate ones.  A non-temporal store costs the same
- * everywhere, but readers must fetch the data from memory.  The duration of plain stores reveals the topology, so each
- * rank decides by its own measurements.  See docs/benchmarks/shared-memory.md.
+ * A plain store takes its line away from the cores that have read it.  That costs little between hardware threads of
+ * one core, more within a shared last-level cache, and much between separate caches.  A non-temporal store costs the
+ * same everywhere, but readers must fetch the data from memory.  The duration of plain stores reveals the topology, so
+ * each rank decides by its own measurements.  See docs/benchmarks/shared-memory.md.
  */
 #include "tcp/shm/shm.h"
 
-enum { TIMED_MIN = 16 << 10 }; /* bytes; shorter copies are not worth timing */
+enum { TIMED_MIN = 16 << 10 }; /* bytes; timing a shorter copy would cost too much */
 
 enum { PLAIN = COST_FIRST, NON_TEMPORAL = COST_SECOND };
 

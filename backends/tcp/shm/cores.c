@@ -1,15 +1,15 @@
-/* Decides whether each rank can have a core of its own.  Then polling costs nobody anything, and a waiting rank need
- * not yield to the rank it waits for.
+/* Decides whether each rank can have a core of its own.  Then polling delays no other rank, and a waiting rank need not
+ * yield to the rank that it waits for.
  *
- * Launchers bind ranks to one core or to several, so a single mask does not tell.  What counts is whether the cores can
- * be assigned so that each rank gets one of its mask.  That is a bipartite matching, found with augmenting paths (Kuhn
- * 1955, "The Hungarian Method for the Assignment Problem"; Ahuja, Magnanti and Orlin, "Network Flows", 12.3).
+ * Launchers bind ranks to one core or to several, so a single mask does not tell.  The ranks have cores if each can be
+ * assigned a different core of its mask.  That is a bipartite matching, found with augmenting paths (Kuhn 1955, "The
+ * Hungarian Method for the Assignment Problem"; Ahuja, Magnanti and Orlin, "Network Flows", 12.3).
  */
 #include "tcp/shm/shm.h"
 
 struct matching {
     const struct shm *shm;
-    int16_t owner[CPU_SETSIZE]; /* local_rank, or -1 */
+    int16_t owner[CPU_SETSIZE]; /* local rank, or -1 */
     bool tried[CPU_SETSIZE];
 };
 
@@ -23,7 +23,7 @@ static bool assign_free(struct matching *matching, int local_rank)
     return false;
 }
 
-/* Assigns a core to the local_rank, moving other ranks to other cores if needed. */
+/* Assigns a core to the rank and moves other ranks to other cores if needed.  Returns false if that is impossible. */
 static bool assign(struct matching *matching, int local_rank)
 {
     for (int core = 0; core < CPU_SETSIZE; core++) {

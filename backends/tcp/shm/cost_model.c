@@ -2,7 +2,11 @@
 
 #include <stdbool.h>
 
-enum { TRY_EVERY = 64 /* a power of two */, SMALLEST = 32 << 10, PS_MAX = 1 << 24 /* 60 KB/s */ };
+enum {
+    TRY_EVERY = 64,      /* operations between trials of the slower path; a power of two */
+    SMALLEST = 32 << 10, /* maximum bytes of the smallest size class */
+    PS_MAX = 1 << 24     /* maximum estimate per byte: 60 KB/s */
+};
 
 static int class_of(size_t bytes)
 {
@@ -11,7 +15,7 @@ static int class_of(size_t bytes)
     return c;
 }
 
-/* More often at first, because the first measurement includes page faults. */
+/* True if the slower path should be tried.  More often at first, because the first measurement includes page faults. */
 static bool should_try(uint8_t *turns)
 {
     if (++*turns == 2 * TRY_EVERY) *turns = TRY_EVERY;
@@ -24,7 +28,7 @@ int cost_choose(struct cost_model *cost, size_t bytes)
     uint32_t one = cost->ps[COST_FIRST][c], other = cost->ps[COST_SECOND][c];
     if (one == 0) return COST_FIRST;
     if (other == 0) return COST_SECOND;
-    bool tries = should_try(&cost->turns[c]); /* the slower path */
+    bool tries = should_try(&cost->turns[c]);
     return (other < one) != tries ? COST_SECOND : COST_FIRST;
 }
 

@@ -1,32 +1,32 @@
 /* The copy-in/copy-out FIFO of a ring.  It carries large messages, one at a time, in pieces.
  *
- * The writer copies pieces in while the reader copies them out; each publishes a count.  (A message per piece would
- * cost more than the piece.)  If both ranks have a core, they use so little of the FIFO that it stays in the
- * first-level caches.  If they share cores they use all of it, to move as much as possible per time slice.
+ * The writer copies pieces in while the reader copies them out.  Each side publishes a count, because a message per
+ * piece would cost more than the piece.  If both ranks have a core, they use so little of the FIFO that it stays in the
+ * first-level caches.  If they share cores, they use all of it, to move as much as possible per time slice.
  *
- * Every message begins at the start of the FIFO, so no piece wraps and all but the last are of one size.  Both ends
- * advance their counts accordingly when a message ends.  An abandoned message leaves a whole FIFO length before the
- * next.  The next one has no space until the reader knows where it begins, so the reader cannot mistake its data for
- * the abandoned message's.
+ * Every message begins at the start of the FIFO, so no piece wraps, and all pieces but the last have the same size.
+ * Both ends advance their counts accordingly when a message ends.  After an abandoned message the writer skips a whole
+ * FIFO length.  The next message therefore has no space until the reader knows where it begins, and the reader cannot
+ * mistake its data for the abandoned message's.
  *
- * Counts are stored with release and loaded with acquire: the writer's make the data visible, the reader's say that it
- * is finished with it.  Wake-ups work as for messages (ring.c).
+ * Counts are stored with release and loaded with acquire.  The writer's count makes the data visible.  The reader's
+ * count says that the reader is finished with them.  Wake-ups work as for messages (ring.c).
  */
 #include <string.h>
 
 #include "tcp/shm/shm.h"
 
-enum { SPAN_NEAR = 8 << 10, PIECES_NEAR = 4, PIECES_SHARED = 8 };
+enum { SPAN_CORES = 8 << 10, PIECES_CORES = 4, PIECES_SHARED = 8 };
 
-/* Both are powers of two. */
+/* Returns the bytes of the FIFO in use, a power of two. */
 static size_t span(const struct shm *shm)
 {
-    return shm->shares_cores || shm->fifo_bytes < SPAN_NEAR ? shm->fifo_bytes : SPAN_NEAR;
+    return shm->shares_cores || shm->fifo_bytes < SPAN_CORES ? shm->fifo_bytes : SPAN_CORES;
 }
 
 static size_t piece(const struct shm *shm, uint64_t left)
 {
-    size_t most = span(shm) / (shm->shares_cores ? PIECES_SHARED : PIECES_NEAR);
+    size_t most = span(shm) / (shm->shares_cores ? PIECES_SHARED : PIECES_CORES);
     return left < most ? (size_t)left : most;
 }
 
@@ -77,7 +77,7 @@ size_t shm_fifo_copy_in(struct shm *shm, int local_rank, const void *data)
         peer->fifo_written += bytes;
         atomic_store_explicit(&peer->out->fifo_written, peer->fifo_written, memory_order_release);
     } while (from < (const char *)data + most && shm_fifo_has_space(shm, local_rank));
-    /* A partial copy says little about the cost. */
+    /* Record only complete copies: a partial one says little about the cost. */
     if (from == (const char *)data + most) shm_copy_in_end(shm, &put, SHM_COST_HERE);
     shm_wake(shm, local_rank);
     return (size_t)(from - (const char *)data);
@@ -109,7 +109,7 @@ const void *shm_fifo_peek(struct shm *shm, int local_rank, size_t *bytes)
     size_t wanted = piece(shm, peer->fifo_expected);
     if (wanted == 0) return NULL;
     uint64_t put = atomic_load_explicit(&peer->in->fifo_written, memory_order_acquire);
-    /* Whatever the count says, the position is inside the FIFO. */
+    /* A faulty count does no harm: `place` keeps the position inside the FIFO. */
     if ((int64_t)(put - peer->fifo_consumed) < (int64_t)wanted) return NULL;
     *bytes = wanted;
     return place(shm, peer->in, peer->fifo_consumed);

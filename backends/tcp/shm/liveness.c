@@ -1,7 +1,7 @@
-/* Liveness: how a rank's peers on its host notice its exit.
+/* Liveness: a rank's peers on its host notice its exit.
  *
  * Each rank creates a pipe, keeps the write end and passes the read end to its peers.  The read end hangs up when the
- * last copy of the write end is closed: when the process exits, when it execs (O_CLOEXEC), and when it closes all its
+ * last copy of the write end is closed.  That happens when the process exits, execs (O_CLOEXEC), or closes all its
  * descriptors.  A pidfd would signal only the exit.  A forked child closes its copy (tutti_host.forked_gives_up).
  *
  * The rank also checks that the write end is still the one it created.  A program that closes all descriptors reuses

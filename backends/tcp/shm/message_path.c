@@ -1,18 +1,18 @@
 /* Selects the path of a large message.
  *
- * A row that the core gave (tutti_backend.choose) counts if its path is possible.  Otherwise the first row of the table
- * is taken whose needs are met.  The sender alone chooses; its receiver follows.
+ * A row that the core has passed (tutti_backend.choose) decides if its path is possible.  Otherwise the first row of
+ * the table decides whose needs are met.  The sender alone chooses, and the receiver follows.
  */
 #include "tcp/shm/shm.h"
 
-/* What is true of a message. */
+/* Conditions that hold for a message. */
 enum need {
     CREDIT = 1,   /* it may go eagerly */
-    SPACE = 2,    /* its ring has space, or there is no other path than a copy: see find_needs */
+    SPACE = 2,    /* the ring has space, or a copy is the only path: see find_needs */
     BLOCKED = 4,  /* the sender waits for this message alone */
     CORES = 8,    /* every rank has a core */
-    ARENA = 16,   /* its data is memory of tutti_alloc */
-    READABLE = 32 /* its receiver can read the sender's memory */
+    ARENA = 16,   /* its data were allocated by tutti_alloc */
+    READABLE = 32 /* the receiver can read the sender's memory */
 };
 
 static const struct row {
@@ -37,7 +37,7 @@ static unsigned find_needs(struct shm *shm, int local_rank, const tutti_request 
     bool credit = may_eager && bytes <= shm->transport.eager_max, reads = shm->can_read_memory && bytes > 0;
     unsigned needs = 0;
     if (credit) needs |= CREDIT;
-    /* A message that waits for space in the ring is copied once more. */
+    /* Space matters only if there is a choice: a message that waits for space is copied once more. */
     if (credit && (!reads || shm_fits(shm, local_rank, bytes))) needs |= SPACE;
     if (blocked && bytes > SHM_CERTAIN_MAX) needs |= BLOCKED;
     if (!shm->shares_cores) needs |= CORES;

@@ -1,5 +1,5 @@
-/* Copying with non-temporal stores: the target lines are not read first and evict nothing.  Pays if so much is written
- * that its beginning would be evicted before the end. */
+/* Copies with non-temporal stores.  These do not read the target lines first, and evict nothing from the caches.  They
+ * pay if the data are so large that their beginning would be evicted before the end is written. */
 #include <string.h>
 
 #include "tcp/shm/shm.h"
@@ -20,7 +20,8 @@ void shm_copy_non_temporal(void *to, const void *from, size_t bytes)
     }
     memcpy(d, s, head);
     d += head, s += head, bytes -= head;
-    for (; bytes >= LINE; d += LINE, s += LINE, bytes -= LINE) { /* whole lines, or the processor reads them first */
+    for (; bytes >= LINE;
+         d += LINE, s += LINE, bytes -= LINE) { /* whole lines: the processor would read partial ones first */
         const __m128i *in = (const __m128i *)(const void *)s;
         __m128i *out = (__m128i *)(void *)d;
         __m128i a = _mm_loadu_si128(in), b = _mm_loadu_si128(in + 1);
@@ -30,7 +31,7 @@ void shm_copy_non_temporal(void *to, const void *from, size_t bytes)
         _mm_stream_si128(out + 2, c);
         _mm_stream_si128(out + 3, e);
     }
-    _mm_sfence(); /* non-temporal stores are weakly ordered: complete them before the data is announced */
+    _mm_sfence(); /* orders the weakly ordered non-temporal stores before the store that publishes the data */
     memcpy(d, s, bytes);
 }
 #else

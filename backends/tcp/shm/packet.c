@@ -1,4 +1,4 @@
-/* Packets with descriptors over unix sockets. */
+/* Sends and receives packets with descriptors over unix sockets. */
 #include <errno.h>
 #include <poll.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 socklen_t shm_address(const uint8_t name[HANDSHAKE_NONCE], struct sockaddr_un *address)
 {
     *address = (struct sockaddr_un){.sun_family = AF_UNIX};
-    char *text = address->sun_path + 1; /* abstract: no file */
+    char *text = address->sun_path + 1; /* a leading zero byte makes the name abstract */
     memcpy(text, "tutti-", 6);
     for (int i = 0; i < HANDSHAKE_NONCE; i++) snprintf(text + 6 + 2 * i, 3, "%02x", name[i]);
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + 6 + 2 * HANDSHAKE_NONCE);
@@ -41,12 +41,11 @@ bool shm_wait(int fd, int64_t end_ns, const tutti_host *host)
     }
 }
 
-/* Sends one packet with n_fds descriptors. */
 bool shm_send_packet(int fd, const void *data, size_t bytes, const int *fds, int n_fds)
 {
     union {
         struct cmsghdr header;
-        char room[CMSG_SPACE(SHM_FDS * sizeof(int))];
+        char bytes[CMSG_SPACE(SHM_FDS * sizeof(int))];
     } control = {0};
     struct iovec part = {(void *)(uintptr_t)data, bytes};
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
@@ -63,35 +62,33 @@ bool shm_send_packet(int fd, const void *data, size_t bytes, const int *fds, int
         ssize_t sent = sendmsg(fd, &message, MSG_NOSIGNAL);
         if (sent >= 0) return (size_t)sent == bytes;
         if (errno != EAGAIN && errno != EINTR && errno != ETOOMANYREFS) return false;
-        bool room = errno != ETOOMANYREFS; /* ETOOMANYREFS: too many of this user's descriptors are in flight */
-        struct pollfd one = {room ? fd : -1, POLLOUT, 0};
+        /* ETOOMANYREFS: too many of this user's descriptors are in flight, so wait for time rather than for space. */
+        struct pollfd one = {errno == ETOOMANYREFS ? -1 : fd, POLLOUT, 0};
         poll(&one, 1, 10);
     }
     return false;
 }
 
-/* Receives one packet of exactly these sizes.  The caller owns the descriptors; on failure they are closed, and errno
- * is EMFILE if this process has no free ones. */
 bool shm_receive_packet(int fd, void *data, size_t bytes, int *fds, int n_fds)
 {
     enum {
-        ROOM = CMSG_SPACE(SHM_FDS * sizeof(int)),
-        MOST = (ROOM - CMSG_LEN(0)) / sizeof(int)
-    }; /* the control buffer is rounded up */
+        CONTROL_BYTES = CMSG_SPACE(SHM_FDS * sizeof(int)),
+        FOUND_MAX = (CONTROL_BYTES - CMSG_LEN(0)) / sizeof(int) /* may exceed SHM_FDS, because the size is rounded up */
+    };
     union {
         struct cmsghdr header;
-        char room[ROOM];
+        char bytes[CONTROL_BYTES];
     } control = {0};
     char rest[1];
     struct iovec part[2] = {{data, bytes}, {rest, 1}};
     struct msghdr message = {
         .msg_iov = part, .msg_iovlen = 2, .msg_control = &control, .msg_controllen = sizeof control};
     ssize_t got = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
-    int found[MOST], n = 0;
+    int found[FOUND_MAX], n = 0;
     struct cmsghdr *header = got >= 0 ? CMSG_FIRSTHDR(&message) : NULL;
     if (header != NULL && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS) {
         n = (int)((header->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-        if (n > MOST) n = MOST;
+        if (n > FOUND_MAX) n = FOUND_MAX;
         memcpy(found, CMSG_DATA(header), (size_t)n * sizeof(int));
     }
     if (got == (ssize_t)bytes && n == n_fds && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {

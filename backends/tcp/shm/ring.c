@@ -1,4 +1,4 @@
-/* Messages through rings, wake-ups, and the exit of a peer.
+/* Messages through rings, wake-ups, and a peer's exit.
  *
  * A ring has one writer and one reader.  The writer fills a slot and then stores its turn with release.  The reader
  * loads the turn with acquire and then reads the slot, so its contents are visible.  The reader frees slots by storing
@@ -7,14 +7,14 @@
  *
  * Wake-ups.  A rank about to sleep stores `asleep` and then checks all its rings once more.  A writer stores the turn
  * and then loads `asleep`.  One of them must see the other's store, or a wake-up would be lost.  Release and acquire do
- * not guarantee that, and a fence in the writer would be a notable part of a small operation's cost.  So the sleeper
- * pays for both, with a fence and with time: it first sleeps only for a moment and then checks again (the core arms a
- * second time).  A writer whose load came too early to see `asleep` has already issued its store, which becomes visible
- * once it leaves the store buffer, within a microsecond (Morrison and Afek, "Temporally Bounding TSO for Fence-Free
- * Asymmetric Synchronization", ASPLOS 2015).  On arm64 the load may also run ahead of the store, but at most by the
- * processor's window of some hundred instructions, and a store becomes visible to all others at once.  C11 only
+ * not guarantee that, and a fence in the writer would be a notable part of a small operation's cost.  Therefore the
+ * sleeper pays for both, with a fence and with time.  It first sleeps only for a moment and then checks again (the core
+ * arms a second time).  A writer whose load came too early to see `asleep` has already issued its store, which becomes
+ * visible once it leaves the store buffer, within a microsecond (Morrison and Afek, "Temporally Bounding TSO for
+ * Fence-Free Asymmetric Synchronization", ASPLOS 2015).  On arm64 the load may also run ahead of the store, but at most
+ * by the processor's window of some hundred instructions, and a store becomes visible to all others at once.  C11 only
  * promises "within a reasonable amount of time": a slower processor would delay a wake-up until the waiting caller
- * checks its clock.  The same holds for `wants_space`, which a writer sets before it sleeps, and the read counts.
+ * checks its clock.  The same holds for `wants_space`, which a writer sets before it sleeps, and for the read counts.
  */
 #include <errno.h>
 #include <poll.h>
@@ -32,22 +32,22 @@ enum { CHECK_EVERY = 1024 /* progress calls between liveness checks */ };
 
 void shm_ring_doorbell(struct shm *shm, int local_rank)
 {
-    /* relaxed: exactly one waker sees 1 and rings; the doorbell provides the ordering */
+    /* relaxed: exactly one waker sees 1 and rings, and the doorbell provides the ordering */
     if (atomic_exchange_explicit(&shm_rank_at(shm, local_rank)->asleep, 0, memory_order_relaxed) == 0) return;
-    if (shm_is_disowned(shm)) return; /* the peer sees this process exit */
-    uint64_t one = 1;                 /* nobody else wakes it */
+    if (shm_is_disowned(shm)) return; /* the peer notices this rank's loss by its liveness descriptor */
+    uint64_t one = 1;
     ssize_t written = write(shm->peer[local_rank].doorbell_fd, &one, sizeof one);
-    (void)written; /* EAGAIN: it is readable already */
+    (void)written; /* EAGAIN: the doorbell is readable already */
 }
 
-/* The number of slots is a power of two: see shm_measure. */
+/* Returns the slot of a message.  The number of slots is a power of two: see shm_measure. */
 static struct shm_slot *slot_at(const struct shm *shm, struct shm_ring *ring, uint64_t count)
 {
     return &ring->slot[count & (shm->slots - 1)];
 }
 
-/* Payload that does not fit a slot is contiguous: the rest of the byte area before its end is skipped.  Writer and
- * reader compute positions alike, so none is passed through memory. */
+/* Returns the position of a payload that does not fit a slot.  It is contiguous: if it does not fit before the end of
+ * the byte area, it begins at the start.  Writer and reader compute positions alike, so memory need not hold them. */
 static uint64_t contiguous_at(const struct shm *shm, uint64_t count, size_t bytes)
 {
     size_t left = shm->ring_bytes - count % shm->ring_bytes;
@@ -68,7 +68,7 @@ static bool fits(const struct shm *shm, const struct shm_peer *peer, size_t byte
 
 static void update_free(struct shm_peer *peer)
 {
-    /* acquire, both: the reader is finished with these slots and bytes; the byte count may be newer than the slot count
+    /* acquire, both: the reader is finished with these slots and bytes.  The byte count may be newer than the slots'.
      */
     uint64_t slots = atomic_load_explicit(&peer->out->slots_read, memory_order_acquire);
     uint64_t bytes = atomic_load_explicit(&peer->out->bytes_read, memory_order_acquire);
@@ -76,7 +76,7 @@ static void update_free(struct shm_peer *peer)
     if (peer->bytes_written - bytes <= peer->bytes_written - peer->bytes_freed) peer->bytes_freed = bytes;
 }
 
-/* Returns true if the message entered the ring. */
+/* Writes a message to the ring.  Returns false if there is no space. */
 static bool write_message(struct shm *shm, int local_rank, const struct transport_header *header, const void *payload,
                           size_t bytes)
 {
@@ -162,8 +162,8 @@ static struct shm_slot *next_slot(const struct shm *shm, const struct shm_peer *
     return atomic_load_explicit(&slot->turn, memory_order_acquire) == peer->slots_consumed + 1 ? slot : NULL;
 }
 
-/* Delivers one message straight from its slot.  The header is copied first, because it is validated before use; the
- * payload is only copied or reduced. */
+/* Delivers one message straight from its slot.  Copies the header first, because the peer must not change it between
+ * validation and use.  The payload is only copied or reduced, so it needs no copy. */
 static void deliver(struct shm *shm, struct shm_peer *peer, const struct shm_slot *slot)
 {
     struct transport_header header;
@@ -190,15 +190,15 @@ static void deliver(struct shm *shm, struct shm_peer *peer, const struct shm_slo
 void shm_wake_writer(struct shm *shm, int local_rank)
 {
     struct shm_ring *in = shm->peer[local_rank].in;
-    atomic_signal_fence(memory_order_seq_cst); /* as in shm_wake */
+    atomic_signal_fence(
+        memory_order_seq_cst); /* keeps the compiler from moving the load before the stores, as in shm_wake */
     if (atomic_load_explicit(&in->wants_space, memory_order_relaxed) == 0) return;
-    /* An exchange, because a plain store could overwrite a later request unseen.  acquire: the writer whose request
-     * this clears is seen asleep. */
+    /* An exchange, because a plain store could overwrite a later request unseen.  acquire: shm_wake then sees that the
+     * writer whose request this clears is asleep. */
     atomic_exchange_explicit(&in->wants_space, 0, memory_order_acquire);
     shm_wake(shm, local_rank);
 }
 
-/* Handles one peer's messages. */
 int shm_read(struct shm *shm, int local_rank)
 {
     struct shm_peer *peer = &shm->peer[local_rank];
@@ -206,10 +206,10 @@ int shm_read(struct shm *shm, int local_rank)
     int read = 0;
     while (!peer->lost && (slot = next_slot(shm, peer)) != NULL) {
         deliver(shm, peer, slot);
-        if ((size_t)++read >= shm->slots) break; /* let other peers have their turn */
+        if ((size_t)++read >= shm->slots) break; /* other peers' messages come first */
     }
     if (read == 0) return 0;
-    /* release, as in the next store: orders the reads before the writer's reuse */
+    /* release, both: the reads are complete before the writer reuses the slots and bytes */
     atomic_store_explicit(&peer->in->bytes_read, peer->bytes_consumed, memory_order_release);
     atomic_store_explicit(&peer->in->slots_read, peer->slots_consumed, memory_order_release);
     shm_wake_writer(shm, local_rank);
@@ -229,8 +229,9 @@ void shm_drop(struct shm *shm, int local_rank, const char *why, bool notify)
         STAILQ_REMOVE_HEAD(&peer->waiting, link);
         free(waiting);
     }
-    atomic_store_explicit(&peer->out->closed, 1, memory_order_release); /* after the messages sent before, */
-    atomic_thread_fence(memory_order_release);                          /* and before the memory is reused */
+    /* release: earlier messages are visible first; the fence orders `closed` before any reuse of this rank's memory */
+    atomic_store_explicit(&peer->out->closed, 1, memory_order_release);
+    atomic_thread_fence(memory_order_release);
     shm_wake(shm, local_rank);
     if (peer->liveness_fd >= 0 && !shm_is_disowned(shm)) epoll_ctl(shm->watch, EPOLL_CTL_DEL, peer->liveness_fd, NULL);
     if (!notify) return;
@@ -242,8 +243,8 @@ bool shm_is_open(struct shm *shm, int local_rank)
 {
     struct shm_peer *peer = &shm->peer[local_rank];
     struct pollfd liveness = {peer->liveness_fd, POLLIN, 0};
-    /* The peer stores `closed` before it reuses its memory, so data read earlier is valid if `closed` is still 0.  The
-     * fence keeps reads of mapped memory from moving after the load. */
+    /* The peer stores `closed` before it reuses its memory, so data that were read before are valid if `closed` is
+     * still 0.  The fence keeps reads of mapped memory from moving after the load. */
     atomic_thread_fence(memory_order_acquire);
     if (peer->lost || shm_is_disowned(shm) || atomic_load_explicit(&peer->in->closed, memory_order_acquire) != 0)
         return false;
@@ -253,8 +254,8 @@ bool shm_is_open(struct shm *shm, int local_rank)
     return ended == 0;
 }
 
-/* Handles the peer's last messages once.  They fit into a ring, so a peer that has closed its link but keeps writing is
- * not read forever. */
+/* Handles the peer's last messages, then drops it.  One pass suffices, because they fit into a ring.  A peer that has
+ * closed its link but keeps writing is not read forever. */
 static void drop_after_read(struct shm *shm, int local_rank)
 {
     shm_read(shm, local_rank);
@@ -269,7 +270,7 @@ void shm_unreadable(struct shm *shm, int local_rank)
         drop_after_read(shm, local_rank);
 }
 
-/* Drops all peers, since they can no longer be heard.  They see this process exit. */
+/* Drops all peers, because this rank cannot receive their wake-ups.  They notice that its liveness pipe is closed. */
 static int drop_all(struct shm *shm)
 {
     int lost = 0;
@@ -286,10 +287,10 @@ int shm_check_liveness(struct shm *shm)
     if (shm_is_disowned(shm)) return drop_all(shm);
     int n = epoll_wait(shm->watch, event, 8, 0), lost = 0;
     for (int i = 0; i < n; i++, lost++) drop_after_read(shm, (int)event[i].data.u32);
-    atomic_thread_fence(memory_order_acquire); /* see shm_is_open */
+    atomic_thread_fence(memory_order_acquire); /* as in shm_is_open */
     for (int local_rank = 0; local_rank < shm->n; local_rank++) {
         struct shm_peer *peer = &shm->peer[local_rank];
-        /* acquire: earlier messages are read first */
+        /* acquire: the peer's earlier messages are visible */
         if (peer->lost || atomic_load_explicit(&peer->in->closed, memory_order_acquire) == 0) continue;
         drop_after_read(shm, local_rank);
         lost++;
@@ -303,8 +304,8 @@ static void leave_sleep(struct shm *shm)
 {
     uint64_t count;
     shm->armed = false;
-    /* relaxed: a peer that still sees 1 rings now or later, and a later sleep ends early.  The doorbell is therefore
-     * drained in any case, since a ring may belong to an earlier sleep. */
+    /* relaxed: a peer that still sees 1 rings now or later, which only ends a later sleep early.  Drain the doorbell in
+     * any case, because a ring may belong to an earlier sleep. */
     atomic_store_explicit(&shm_rank_at(shm, shm->local_rank)->asleep, 0, memory_order_relaxed);
     if (shm_is_disowned(shm)) return;
     ssize_t got = read(shm->doorbell_fd, &count, sizeof count);
@@ -331,7 +332,7 @@ static bool wants_space(const struct shm_peer *peer)
     return peer->fifo_unsent > 0 || !STAILQ_EMPTY(&peer->waiting);
 }
 
-/* True if there is work after all. */
+/* True if there is something to do for this peer, so that this rank must not sleep. */
 static bool has_work(struct shm *shm, int local_rank)
 {
     struct shm_peer *peer = &shm->peer[local_rank];
@@ -345,12 +346,12 @@ static bool has_work(struct shm *shm, int local_rank)
 
 int shm_arm(struct shm *shm, int *descriptors)
 {
-    /* relaxed: ordered by the fence below, see the head of this file */
+    /* relaxed: the fence below orders it; see the head of this file */
     atomic_store_explicit(&shm_rank_at(shm, shm->local_rank)->asleep, 1, memory_order_relaxed);
     shm->armed = true;
     for (int local_rank = 0; local_rank < shm->n; local_rank++) {
         struct shm_peer *peer = &shm->peer[local_rank];
-        /* release: see shm_read */
+        /* release: pairs with the exchange in shm_wake_writer */
         if (!peer->lost && wants_space(peer)) atomic_store_explicit(&peer->out->wants_space, 1, memory_order_release);
     }
     atomic_thread_fence(memory_order_seq_cst);

@@ -1,15 +1,15 @@
 /* A message header in a slot of a ring.
  *
- * Most headers say little that the ring does not imply: the sender, the payload size, no memory references.  Leaving
- * these out makes room for a short payload in the slot's first line, so that such a message is a single cache-line
- * transfer.  The reader restores the whole header, to be validated like one from a network.
+ * The ring implies much of most headers: the sender, the payload size, and that there are no memory references.  A slot
+ * leaves these out, which frees space for a short payload in its first line.  Such a message is a single cache-line
+ * transfer.  The reader restores the whole header and validates it like one from a network.
  */
 #ifndef RING_SLOT_H
 #define RING_SLOT_H
 
 #include "tcp/shm/shm.h"
 
-#define SHM_FULL_HEADER (UINT32_C(1) << 31) /* in shm_slot.bytes: size, id and ref are valid */
+#define SHM_FULL_HEADER (UINT32_C(1) << 31) /* bit of shm_slot.bytes: size, id and ref are valid */
 
 static inline void shm_slot_pack(struct shm_slot *slot, const struct transport_header *header, uint32_t bytes)
 {
@@ -27,7 +27,7 @@ static inline void shm_slot_pack(struct shm_slot *slot, const struct transport_h
     slot->ref = header->ref;
 }
 
-/* Returns the payload size.  Reads each field once, since the writer may change it at any time. */
+/* Restores the header and returns the payload size.  Reads each field once, because the writer may change it. */
 static inline uint32_t shm_slot_unpack(const volatile struct shm_slot *slot, uint32_t from,
                                        struct transport_header *header)
 {

@@ -1,4 +1,4 @@
-/* The segment: size, creation, layout, and reading another rank's memory. */
+/* The segment: its size, layout and creation, and reads of another rank's memory. */
 #include "tcp/shm/shm.h"
 
 #include <errno.h>
@@ -12,15 +12,14 @@
 #include <unistd.h>
 
 enum {
-    FEW = 8, /* ranks up to which rings have full size; the number of rings grows with the square, so more ranks get
-                smaller ones */
+    FULL_SIZE_RANKS = 8, /* maximum ranks with full-size rings; the number of rings grows with the square */
     SLOTS = 64,
     SLOTS_MIN = 16,
     RING_BYTES = 256 << 10,
     RING_BYTES_MIN = 4 << 10,
     FIFO_BYTES = 256 << 10,
     FIFO_BYTES_MIN = 1 << 10,
-    PAGE = 4096 /* collective segments are released by pages; larger pages only waste some */
+    PAGE = 4096 /* unit in which collective segments are released; larger pages only waste memory */
 };
 
 void shm_measure(struct shm *shm, int n, size_t group_bytes)
@@ -29,7 +28,7 @@ void shm_measure(struct shm *shm, int n, size_t group_bytes)
     shm->slots = SLOTS;
     shm->ring_bytes = RING_BYTES;
     shm->fifo_bytes = FIFO_BYTES;
-    for (int many = FEW; many < n; many *= 2) {
+    for (int many = FULL_SIZE_RANKS; many < n; many *= 2) {
         if (shm->slots > SLOTS_MIN) shm->slots /= 2;
         if (shm->ring_bytes > RING_BYTES_MIN) shm->ring_bytes /= 4;
         if (shm->fifo_bytes > FIFO_BYTES_MIN) shm->fifo_bytes /= 4;
@@ -58,7 +57,7 @@ int shm_segment_make(size_t bytes, size_t reserved)
     }
     int fd = memfd_create("tutti", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0) return -1;
-    /* fallocate reserves the pages now: a lack of memory is an error here, and no later access fails. */
+    /* fallocate reserves the pages at once: a lack of memory is an error here, and no later access fails. */
     if (ftruncate(fd, (off_t)bytes) == 0 && (reserved == 0 || fallocate(fd, 0, 0, (off_t)reserved) == 0) &&
         fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
         return fd;
@@ -87,8 +86,7 @@ static struct shm_ring *ring_at(const struct shm *shm, int from, int to)
     return (struct shm_ring *)(void *)(rings + (size_t)(from * shm->n + to) * shm->ring_span);
 }
 
-/* ---- collective segments
- * ------------------------------------------------------------------------------------------------ */
+/* ---- collective segments ------------------------------------------------------------------------------------- */
 
 void *shm_coll_at(const struct shm *shm, int index)
 {

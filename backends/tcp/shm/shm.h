@@ -1,12 +1,12 @@
 /* Shared memory between the ranks of one host: attaching, the segment, and messages through it.
  *
- * The ranks of a group tree that can attach each other share one segment: a sealed, unnamed memfd, created by the
- * lowest of them and passed over a unix socket (attach.c).  Each rank has a local rank and an entry in it.  Every
- * ordered pair of ranks has a ring (ring.c), and groups have collective segments (coll/coll.h).  Other ranks
- * here are global ranks of the tree.  All calls are made under the tree's lock.
+ * The ranks of a group tree that can attach each other share one segment: a sealed, unnamed memfd.  The lowest of these
+ * ranks creates it and passes it over a unix socket (attach.c).  Each rank has a local rank and an entry in it.  Every
+ * ordered pair of ranks has a ring (ring.c), and groups have collective segments (coll/coll.h).  A `rank` that is not a
+ * local rank is a global rank of the tree.  All calls are made under the tree's lock.
  *
- * All pages are reserved before use, so a lack of memory is an error at startup and never SIGBUS. Everything
- * read from the segment is checked like data from a network, because a faulty rank may have written anything.
+ * All pages are reserved before use, so a lack of memory is an error at startup and never SIGBUS.  Everything read from
+ * the segment is checked like data from a network, because a faulty rank may have written anything.
  */
 #ifndef SHM_H
 #define SHM_H
@@ -22,34 +22,33 @@
 #include "tcp/shm/cost_model.h"
 
 enum {
-    SHM_RANKS_MAX = 256, /* ranks of one host in a segment; further ranks use the network */
-    SHM_LINE = 128,      /* alignment that separates writers: two cache lines, since processors prefetch pairs */
-    SHM_TINY = 16,
-    SHM_INLINE = 104,
-    SHM_SEGMENTS = 64 /* groups of one tree that have a collective segment at the same time */
+    SHM_RANKS_MAX = 256, /* maximum ranks of one host in a segment; further ranks use the network */
+    SHM_LINE = 128,      /* alignment that separates writers: two cache lines, because processors prefetch pairs */
+    SHM_TINY = 16,       /* maximum payload in a slot's first line */
+    SHM_INLINE = 104,    /* maximum payload in a slot */
+    SHM_SEGMENTS = 64    /* maximum groups of one tree with a collective segment at the same time */
 };
 
-/* A message in a ring.  turn counts messages from 1 over the ring's lifetime, so a stale value cannot be mistaken for
+/* A message in a ring.  `turn` counts messages from 1 over the ring's lifetime, so a stale value cannot be mistaken for
  * the current one.  A short message is one line: a reduced header (ring_slot.h) and the payload. */
 struct shm_slot {
     _Atomic uint64_t turn;
-    uint32_t bytes; /* of the payload, ORed with SHM_FULL_HEADER */
+    uint32_t bytes; /* payload bytes, ORed with SHM_FULL_HEADER */
     uint8_t kind, flags, unused[2];
     uint64_t group, tag, fingerprint, credit;
     uint8_t tiny[SHM_TINY];
-    /* Second line. */
+    /* The second cache line begins here. */
     uint64_t size, id, ref;      /* valid with SHM_FULL_HEADER */
-    uint8_t payload[SHM_INLINE]; /* payload of at most SHM_INLINE bytes that is not tiny; longer payload is in the
-                                    ring's byte area */
+    uint8_t payload[SHM_INLINE]; /* more than SHM_TINY bytes; more than SHM_INLINE go to the ring's byte area */
 };
 
 /* A ring from one rank to another.  The reader writes the first line, the writer all others.  The byte area and the
  * copy-in/copy-out FIFO follow the slots. */
 struct shm_ring {
-    _Alignas(SHM_LINE) _Atomic uint64_t slots_read; /* slots the writer may reuse */
+    _Alignas(SHM_LINE) _Atomic uint64_t slots_read; /* slots that the writer may reuse */
     _Atomic uint64_t bytes_read;
     _Atomic uint64_t fifo_read;
-    _Alignas(SHM_LINE) _Atomic uint64_t wants_space; /* the writer sleeps and waits for space */
+    _Alignas(SHM_LINE) _Atomic uint64_t wants_space; /* the writer sleeps until there is space */
     _Atomic uint32_t closed; /* the writer has closed the link and serves no more single-copy reads */
     _Atomic uint64_t fifo_written;
     _Alignas(SHM_LINE) struct shm_slot slot[];
@@ -59,14 +58,14 @@ struct shm_ring {
 struct shm_rank {
     _Alignas(SHM_LINE) _Atomic uint64_t asleep;
     _Alignas(SHM_LINE) int32_t pid; /* in the rank's own pid namespace */
-    cpu_set_t cores;                /* its affinity mask */
-    uint64_t probe_at;              /* address of a 16-byte probe in the rank, and its content */
+    cpu_set_t cores;                /* the rank's affinity mask */
+    uint64_t probe_at;              /* address in the rank of a 16-byte probe with the content below */
     uint8_t probe[HANDSHAKE_NONCE];
-    _Atomic uint64_t arena_at; /* address of its arena, or 0 if unused */
+    _Atomic uint64_t arena_at; /* address of the arena in the rank, or 0 while unused */
 };
 
-/* Directory of collective segments: see directory.c.  Not bool: a peer writes these fields, and reading a bool
- * that is neither 0 nor 1 is undefined. */
+/* An entry of the directory of collective segments: see directory.c.  Not bool: a peer writes these fields, and reading
+ * a bool that is neither 0 nor 1 is undefined. */
 struct shm_directory_entry {
     _Atomic uint32_t state;
     _Atomic uint32_t left; /* ranks of the group that have closed it */
@@ -83,21 +82,21 @@ struct shm_peer {
     int local_rank;
     bool lost;
     char why[96];
-    int doorbell_fd; /* eventfd doorbell that wakes the peer; -1 for this rank's own */
-    int liveness_fd; /* liveness descriptor: readable or hung up once the peer has exited; -1 for this rank's own */
-    int arena_fd;    /* descriptor of its arena: see arena.c; -1 once part of it is mapped */
-    char *mapped;    /* the part of the arena mapped here */
+    int doorbell_fd; /* the eventfd that wakes the peer; -1 for this rank itself */
+    int liveness_fd; /* readable or hung up once the peer has exited; -1 for this rank itself */
+    int arena_fd;    /* descriptor of the peer's arena: see arena.c; -1 once a part is mapped */
+    char *mapped;    /* the mapped part of the peer's arena */
     size_t mapped_bytes;
     pid_t pid;
     struct shm_ring *out, *in;
     uint64_t slots_written, bytes_written, slots_consumed, bytes_consumed; /* this end's counters of each ring */
-    uint64_t slots_freed, bytes_freed; /* last known slots_read, bytes_read of `out` */
-    uint64_t fifo_written, fifo_unsent,
-        fifo_freed; /* FIFO as writer: bytes written, bytes still to write, bytes known to be read */
-    uint64_t fifo_consumed, fifo_expected; /* FIFO as reader: bytes read, bytes still to read */
-    struct cost_model cost;                /* cost model of large messages to it */
-    struct cost_model copy_in_cost;        /* cost model of copies into the FIFO: see copy_in.c */
-    STAILQ_HEAD(, shm_waiting) waiting;    /* messages waiting for space */
+    uint64_t slots_freed, bytes_freed; /* last known slots_read and bytes_read of `out` */
+    /* FIFO as writer: bytes written, still to write, known to be read */
+    uint64_t fifo_written, fifo_unsent, fifo_freed;
+    uint64_t fifo_consumed, fifo_expected; /* FIFO as reader: bytes read, still to read */
+    struct cost_model cost;                /* for large messages to the peer */
+    struct cost_model copy_in_cost;        /* for copies into the FIFO: see copy_in.c */
+    STAILQ_HEAD(, shm_waiting) waiting;    /* messages that wait for space in the ring */
 };
 
 struct shm_waiting {
@@ -108,58 +107,59 @@ struct shm_waiting {
 };
 
 struct shm;
-/* What shared memory must know of collectives. */
+/* The collectives' part of the segment, which this layer only measures and reserves. */
 struct shm_colls {
-    size_t (*bytes)(int n); /* of the collective segment of a group of n ranks */
-    /* Reserves the first segment for all n ranks.  If it cannot, every rank finds that out by itself. */
+    size_t (*bytes)(int n); /* returns the bytes of a collective segment for n ranks */
+    /* Reserves the first segment for all n ranks.  If it cannot, every rank finds no reserved segment in the
+     * directory. */
     int (*reserve)(struct shm *shm, int n);
 };
 
-/* The write end of the liveness pipe, held by this process alone, and its identity, to tell it from a later descriptor
- * with the same number. */
+/* The write end of the liveness pipe, which this process alone holds.  Its identity distinguishes it from a later
+ * descriptor with the same number. */
 struct shm_held {
     int fd;
     dev_t device;
-    ino_t inode; /* 0: none */
+    ino_t inode; /* 0: no pipe yet */
 };
 
 /* The arena of this rank. */
 struct shm_arena {
     char *base; /* NULL until first used */
     size_t bytes;
-    TAILQ_HEAD(, shm_block) blocks; /* allocated blocks, by address */
+    TAILQ_HEAD(, shm_block) blocks; /* allocated blocks, in order of address */
     bool is_read;                   /* a peer may still read freed memory, because an operation was abandoned */
 };
 
 struct shm {
-    struct transport transport; /* first */
+    struct transport transport; /* must be the first member */
     struct transport_config config;
-    int n, local_rank;                           /* number of ranks; this rank's own */
-    struct shm_peer *peer;                       /* by local rank */
-    int16_t *local_rank_of;                      /* by rank, or -1 */
-    bool can_read_memory;                        /* every rank may read every other's memory (CMA) */
-    bool can_share;                              /* every rank can map every other's arena */
-    struct transport_writes writes;              /* under way or waiting for the FIFO, oldest first: see stream.c */
-    struct transport_memories exposed, incoming; /* before and while its bytes arrive */
-    void *scratch;                               /* of TRANSPORT_REDUCE_MAX bytes: see transport.c */
+    int n, local_rank;              /* number of ranks; local rank of this one */
+    struct shm_peer *peer;          /* by local rank */
+    int16_t *local_rank_of;         /* by global rank; -1 if not in the segment */
+    bool can_read_memory;           /* every rank may read every other's memory (CMA) */
+    bool can_share;                 /* every rank can map every other's arena */
+    struct transport_writes writes; /* writes under way or waiting for the FIFO, oldest first: see stream.c */
+    struct transport_memories exposed, incoming; /* exposed memory, before and while its bytes arrive */
+    void *scratch;                               /* TRANSPORT_REDUCE_MAX bytes: see transport.c */
     struct shm_arena arena;
-    size_t arena_bytes;   /* of every rank's arena */
+    size_t arena_bytes;   /* size of each rank's arena */
     int polls, polls_max; /* polls before an awaited operation is left pending: see shm_polled */
     unsigned misses;      /* consecutive poll rounds that found nothing */
-    bool shares_cores;    /* ranks share cores, as all of them have agreed: yield between polls */
+    bool shares_cores;    /* not every rank has a core, which all ranks find alike; then yield between polls */
     unsigned pauses;
     int preferred_core;                 /* this rank's preferred core, or -1 */
-    int64_t migrate_ns, migrate_gap_ns; /* time of the next migration allowed, and the minimum gap after it */
+    int64_t migrate_ns, migrate_gap_ns; /* earliest time of the next migration, and the minimum gap after it */
     struct shm_held held;
     bool disowned;                 /* the program closed this process's descriptors: see liveness.c */
-    int memfd, doorbell_fd, watch; /* watch: an epoll set of the peers' liveness descriptors */
+    int memfd, doorbell_fd, watch; /* watch: epoll set of the peers' liveness descriptors */
     size_t slots, ring_bytes, fifo_bytes, ring_span, coll_span, rings_at, colls_at;
     size_t bytes;
     char *base;
     bool armed;
     bool has_lost;                 /* at least one peer's link has ended */
     unsigned rounds;               /* progress calls, for periodic checks */
-    const tutti_path_row *choices; /* of messages, before message_path.c's table: see tutti_backend.choose */
+    const tutti_path_row *choices; /* the core's rows for messages: see tutti_backend.choose */
     int n_choices;
     int coll_refused; /* errno of a failed reservation of a collective segment, until reported */
     uint8_t probe[HANDSHAKE_NONCE];
@@ -167,7 +167,7 @@ struct shm {
 
 /* ---- attach.c ------------------------------------------------------------------------------------------ */
 
-/* Finds the ranks that share memory with this one; all come to the same result.  *shm is NULL if there are none.
+/* Attaches the ranks that share memory with this one.  All come to the same result.  *shm is NULL if there are none.
  * Returns an error if a peer may have come to another result. */
 int shm_open_host(const struct transport_config *config, const struct shm_colls *colls, struct shm **shm);
 void shm_close(struct shm *shm);
@@ -177,17 +177,17 @@ void shm_close(struct shm *shm);
 /* Creates a liveness descriptor, which hangs up when this process exits, execs or closes its descriptors. */
 bool shm_liveness_open(const tutti_host *host, int *liveness_fd, struct shm_held *held);
 void shm_liveness_close(const tutti_host *host, struct shm_held *held);
-/* True if the program has closed this process's descriptors.  The numbers may belong to the program's own files by
- * then, so the library no longer writes to them, maps them or closes them. */
+/* True if the program has closed this process's descriptors.  Their numbers may then belong to the program's own files,
+ * so the library must not write to them, map them or close them. */
 bool shm_is_disowned(struct shm *shm);
 
 /* ---- segment.c ----------------------------------------------------------------------------------------- */
 
-/* Computes the layout of a segment for n ranks; fills slots .. bytes. */
+/* Computes the layout of a segment for n ranks.  Fills the fields from `slots` to `bytes`. */
 void shm_measure(struct shm *shm, int n, size_t group_bytes);
-/* Returns a resource limit in bytes: file size (RLIMIT_FSIZE) or address space (RLIMIT_AS). */
+/* Returns a resource limit, for example RLIMIT_FSIZE, or SIZE_MAX if there is none. */
 size_t shm_allowed(int resource);
-/* Creates a segment and reserves the pages of its first part.  Returns a descriptor, or -1 with errno. */
+/* Creates a segment and reserves the pages of its first `reserved` bytes.  Returns a descriptor, or -1 with errno. */
 int shm_segment_make(size_t bytes, size_t reserved);
 /* True if fd is a sealed segment of this size. */
 bool shm_segment_is_sound(int fd, size_t bytes);
@@ -202,16 +202,16 @@ struct shm_directory *shm_directory(const struct shm *shm);
 /* Reserves or releases a collective segment's pages; released pages read as zeros.  Returns false on failure. */
 bool shm_coll_reserve(struct shm *shm, int index);
 bool shm_coll_release(struct shm *shm, int index);
-/* True if the memory of all these peers can be read. */
+/* True if this rank can read the memory of all ranks that are present. */
 bool shm_probe(struct shm *shm, const bool *present);
-/* Single-copy read of a peer's memory, by mapping or CMA.  Returns false if the peer has exited or the address is
+/* Reads a peer's memory with a single copy, by mapping or CMA.  Returns false if the peer has exited or the address is
  * invalid.  The data is valid only if shm_is_open returns true afterwards: a pid may have been reused, or the link
  * closed. */
 bool shm_read_memory(struct shm *shm, int local_rank, void *to, uint64_t from, size_t bytes);
 
 /* ---- arena.c ------------------------------------------------------------------------------------------- */
 
-/* Creates an arena for this rank; returns a descriptor or -1. */
+/* Creates an arena for this rank.  Returns a descriptor, or -1. */
 int shm_arena_make(void);
 bool shm_arena_is_sound(int fd);
 /* Maps the first page of a peer's arena.  The mapping grows without the descriptor.  Returns false if it fails. */
@@ -222,18 +222,18 @@ int shm_alloc(struct shm *shm, size_t bytes, void **memory);
 int shm_free(struct shm *shm, void *memory);
 /* Implements tutti_backend.reclaim. */
 void shm_reclaim(void *memory, size_t bytes);
-/* True if the range belongs to this rank's arena and the peers can map that. */
+/* True if the range is in this rank's arena and the peers can map the arena. */
 bool shm_is_shared(const struct shm *shm, const void *memory, size_t bytes);
 /* Returns the local mapping of a range in a peer's arena, or NULL if it is not in the arena.  Valid until the next call
- * for this peer.  As with shm_read_memory, the data counts only once it is known that the peer has not withdrawn it. */
+ * for this peer.  As with shm_read_memory, the data are valid only if the peer has not withdrawn them meanwhile. */
 const void *shm_arena_at(struct shm *shm, int local_rank, uint64_t from, size_t bytes);
 void shm_arena_close(struct shm *shm);
 
 /* ---- message_path.c ---------------------------------------------------------------------------------------- */
 
 enum {
-    SHM_EAGER_MAX = 16 << 10,   /* up to here a read is not faster than a copy into the ring and one out of it */
-    SHM_CERTAIN_MAX = 12 << 10, /* beyond it a blocked sender first looks whether the receiver is ready */
+    SHM_EAGER_MAX = 16 << 10,   /* up to this size, a read is not faster than a copy into the ring and one out of it */
+    SHM_CERTAIN_MAX = 12 << 10, /* above this size, a blocked sender first checks whether the receiver is ready */
 };
 
 /* The paths of messages, for tutti_backend.paths. */
@@ -246,15 +246,15 @@ enum {
 /* Implements transport_ops.choose. */
 enum transport_path shm_choose_path(struct shm *shm, int local_rank, const tutti_request *request, bool may_eager,
                                     bool blocked);
-/* Says by which path a message goes whose sender is not blocked; as tutti_backend.explain. */
+/* Returns text about the path of a message whose sender is not blocked, for tutti_backend.explain. */
 const char *shm_explain_message(struct shm *shm, size_t bytes);
 
 /* ---- non_temporal.c ------------------------------------------------------------------------------------------ */
 
-/* Copies with non-temporal stores; for more than stays in the cache. */
+/* Copies with non-temporal stores, for data that would not stay in the cache. */
 void shm_copy_non_temporal(void *to, const void *from, size_t bytes);
 
-/* Nanoseconds since begin_ns, at least 1, as input of a cost model. */
+/* Returns the nanoseconds since begin_ns, at least 1, as input of a cost model. */
 static inline uint64_t shm_ns_since(const tutti_host *host, int64_t begin_ns)
 {
     int64_t ns = host->now_ns() - begin_ns;
@@ -265,14 +265,15 @@ static inline uint64_t shm_ns_since(const tutti_host *host, int64_t begin_ns)
 
 /* A copy of bytes that other ranks will read. */
 struct shm_copy_in {
-    struct cost_model *cost; /* NULL: too short to be timed */
+    struct cost_model *cost; /* NULL if the copy is too short to be timed */
     size_t bytes;
     int64_t begin_ns;
     bool non_temporal; /* use non-temporal stores */
 };
 
-/* Extra cost for readers if the data is not cached, in ps per byte.  AWAY: read on other cores, mostly by all.  PARTS:
- * each rank reads one part.  HERE: often read on the writer's own core, which would have it cached. */
+/* Extra cost for readers if the data are not cached, in ps per byte.  AWAY: usually all ranks read them, on other
+ * cores. PARTS: each rank reads one part.  HERE: they are often read on the writer's core, which would have them
+ * cached. */
 enum shm_cost { SHM_COST_AWAY = 30, SHM_COST_PARTS = 60, SHM_COST_HERE = 150 };
 
 /* shm_copy_in_begin sets copy->non_temporal according to the cost model.  shm_copy_in_end updates the model and returns
@@ -300,37 +301,37 @@ void shm_affinity_restore(struct shm *shm);
 
 /* ---- fifo.c ------------------------------------------------------------------------------------------ */
 
-/* Starts a message to this peer.  Returns its start in the FIFO, which the RTS carries.  The previous message has
- * ended. */
+/* Starts a message to this peer.  Returns its start in the FIFO, which its SHM_STREAM carries.  The previous message
+ * must have ended. */
 uint64_t shm_fifo_begin(struct shm *shm, int local_rank, uint64_t bytes);
-/* Copies in as much of the message's next bytes, at `data`, as fits.  Returns how many. */
+/* Copies in as many of the message's next bytes, at `data`, as fit.  Returns how many. */
 size_t shm_fifo_copy_in(struct shm *shm, int local_rank, const void *data);
 /* True if there is space for a piece. */
 bool shm_fifo_has_space(struct shm *shm, int local_rank);
 /* Abandons the rest of the message. */
 void shm_fifo_abandon(struct shm *shm, int local_rank);
-/* Starts receiving a message as announced.  Returns false if the start is invalid. */
+/* Starts to receive the message that begins at `start`.  Returns false if that is invalid. */
 bool shm_fifo_open(struct shm *shm, int local_rank, uint64_t start, uint64_t bytes);
 /* Returns the next complete piece, or NULL if it has not arrived or none is due. */
 const void *shm_fifo_peek(struct shm *shm, int local_rank, size_t *bytes);
-/* Releases a piece. */
+/* Releases a piece, so that the writer may reuse its space. */
 void shm_fifo_release(struct shm *shm, int local_rank, size_t bytes);
 /* Abandons the rest of the message being received. */
 void shm_fifo_close(struct shm *shm, int local_rank);
 
 /* ---- stream.c ---------------------------------------------------------------------------------------------- */
 
-/* A message of a ring that is this transport's own: the FIFO gets `bytes` for the memory exposed under `ref`; `id` is 1
- * plus the start. */
+/* This transport's own kind of message: the FIFO carries `bytes` for the memory exposed under `ref`.  `id` is 1 plus
+ * the start in the FIFO. */
 enum { SHM_STREAM = TRANSPORT_KINDS };
 
-/* True if both ways of moving large messages are possible, so that the cost model decides. */
+/* True if both paths of large messages are possible, so that the cost model decides. */
 static inline bool shm_is_timed(const struct shm *shm)
 {
     return shm->can_read_memory && !shm->shares_cores;
 }
 
-/* What the cost model of a peer compares. */
+/* The two paths that the cost model of a peer compares. */
 enum { SHM_COST_COPY = COST_FIRST, SHM_COST_READ = COST_SECOND };
 
 /* Implement entries of transport_ops. */
@@ -340,13 +341,13 @@ void shm_expose(struct shm *shm, int32_t rank, struct transport_memory *memory);
 void shm_conceal(struct shm *shm, struct transport_memory *memory);
 /* Handles a SHM_STREAM. */
 void shm_stream_begin(struct shm *shm, int32_t rank, const struct transport_header *header);
-/* Completes what is whole, though its turn has not come, because the link to rank has ended. */
+/* Completes streams that have arrived in full.  Called when the link to rank has ended. */
 void shm_stream_finish(struct shm *shm, int32_t rank);
 int shm_stream_progress(struct shm *shm);
 
 /* ---- transport.c ------------------------------------------------------------------------------------------- */
 
-/* Makes the transport usable.  Returns it, or NULL with an error text if out of memory. */
+/* Initializes and returns the transport, or returns NULL with an error text if out of memory. */
 struct transport *shm_transport(struct shm *shm);
 
 /* ---- ring.c -------------------------------------------------------------------------------------------- */
@@ -356,29 +357,28 @@ static inline int shm_local_rank(const struct shm *shm, int32_t rank)
     return shm != NULL ? shm->local_rank_of[rank] : -1;
 }
 
-/* Same contract as transport_ops.send. */
+/* Implements transport_ops.send. */
 int shm_send(struct shm *shm, int local_rank, const struct transport_header *header, const void *payload, size_t bytes);
 /* True if a message would enter the ring at once. */
 bool shm_fits(struct shm *shm, int local_rank, size_t bytes);
-/* Wakes the writer if it sleeps until there is space. */
+/* Wakes the writer of a ring if it sleeps until there is space. */
 void shm_wake_writer(struct shm *shm, int local_rank);
 /* Withdraws the message with this kind and id if it still waits for space. */
 bool shm_unsend(struct shm *shm, int local_rank, uint8_t kind, uint64_t id);
 void shm_drop(struct shm *shm, int local_rank, const char *why, bool notify);
 int shm_progress(struct shm *shm);
-/* Handles one peer's messages.  Returns how many. */
+/* Handles the messages that have arrived from one peer.  Returns how many. */
 int shm_read(struct shm *shm, int local_rank);
-/* Drops a peer whose memory could not be read or whose link has closed.  Its pending messages are handled first, since
+/* Drops a peer whose memory could not be read or whose link has closed.  Handles its pending messages first, because
  * they may carry the cause. */
 void shm_unreadable(struct shm *shm, int local_rank);
 /* Drops the peers that have exited.  Returns how many. */
 int shm_check_liveness(struct shm *shm);
 /* True if the peer is alive and has not closed the link. */
 bool shm_is_open(struct shm *shm, int local_rank);
-/* Announces that this rank is about to sleep.  Returns 0 if something arrived meanwhile, else the number of
- * descriptors. */
+/* Marks this rank as asleep.  Returns the number of descriptors to sleep on, or 0 if something has arrived. */
 int shm_arm(struct shm *shm, int *descriptors);
-/* Pauses between polls: each poll takes the cache line from its writer. */
+/* Pauses between polls, because each poll takes the cache line from its writer. */
 static inline void shm_relax(void)
 {
 #if defined __x86_64__
@@ -400,8 +400,8 @@ static inline void shm_pause(struct shm *shm)
     if (++shm->pauses % AFFINITY_EVERY == 0) shm_affinity_restore(shm);
 }
 
-/* Adapts the number of polls.  Polling pays if the peers are about to arrive.  If another process uses their cores,
- * polling only delays them, so the number is halved until polls succeed again. */
+/* Adapts the number of polls.  Polling pays if the peers are about to arrive.  If another process uses the
+ * peers' cores, polling only delays them, so the number is halved until polls succeed again. */
 static inline void shm_polled(struct shm *shm, bool found)
 {
     enum { POLLS_MIN = 2, RETRY_EVERY = 32 };
@@ -415,11 +415,11 @@ static inline void shm_polled(struct shm *shm, bool found)
 /* Wakes a peer that was seen asleep. */
 void shm_ring_doorbell(struct shm *shm, int local_rank);
 
-/* Wakes a peer if it sleeps.  The caller has already stored what the peer is to see. */
+/* Wakes a peer if it sleeps.  The caller must have stored everything that the peer is to see. */
 static inline void shm_wake(struct shm *shm, int local_rank)
 {
-    /* relaxed: a load that comes too early is covered by the sleeper's second check, see ring.c; the fence keeps
-     * the compiler from moving it before the store */
+    /* relaxed: the sleeper's second check covers a load that is too early: see ring.c.  The fence keeps the compiler
+     * from moving the load before the store. */
     atomic_signal_fence(memory_order_seq_cst);
     if (atomic_load_explicit(&shm_rank_at(shm, local_rank)->asleep, memory_order_relaxed) != 0)
         shm_ring_doorbell(shm, local_rank);

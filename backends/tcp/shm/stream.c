@@ -1,16 +1,16 @@
 /* Writes to a peer's exposed memory, streamed through the ring's copy-in/copy-out FIFO (fifo.c).
  *
- * Of all writes to a peer, the oldest has the FIFO.  It is announced by a message in the ring, so the receiver knows
- * which memory the bytes are for and where they begin.  Both ends copy whenever they make progress.
+ * The oldest write to a peer owns the FIFO.  A SHM_STREAM message in the ring tells the receiver which memory the bytes
+ * are for and where they begin.  Both ends copy whenever they make progress.
  */
 #include "tcp/shm/shm.h"
 
 enum {
-    TURN_BYTES = 4 << 20,       /* copied out in one turn: less than half a millisecond */
-    NON_TEMPORAL_MIN = 16 << 20 /* from this size on, the caches do not hold the data until it is used */
+    TURN_BYTES = 4 << 20,       /* maximum bytes copied out in one turn: less than half a millisecond */
+    NON_TEMPORAL_MIN = 16 << 20 /* from this size on, the caches cannot hold the data until they are used */
 };
 
-/* Returns the oldest write to this peer, which has the FIFO. */
+/* Returns the oldest write to this peer, which owns the FIFO, or NULL. */
 static struct transport_write *first_write(const struct shm *shm, int32_t rank)
 {
     struct transport_write *write = TAILQ_FIRST(&shm->writes);
@@ -18,7 +18,7 @@ static struct transport_write *first_write(const struct shm *shm, int32_t rank)
     return write;
 }
 
-/* Returns the memory that this peer's bytes in the FIFO are for, or NULL. */
+/* Returns the memory that receives this peer's bytes in the FIFO, or NULL. */
 static struct transport_memory *find_incoming(const struct shm *shm, int32_t rank)
 {
     struct transport_memory *memory = TAILQ_FIRST(&shm->incoming);
@@ -35,7 +35,7 @@ static struct transport_memory *find_exposed(const struct shm *shm, int32_t rank
 
 /* ---- sender ------------------------------------------------------------------------------------------------ */
 
-/* Gives the FIFO to the oldest write to this peer, if there is one.  May drop the link. */
+/* Assigns the FIFO to the oldest write to this peer, if there is one.  May drop the link. */
 static void start_next(struct shm *shm, int32_t rank)
 {
     struct transport_write *write = first_write(shm, rank);
@@ -69,12 +69,13 @@ bool shm_unwrite(struct shm *shm, struct transport_write *write)
     bool had_fifo = first_write(shm, rank) == write;
     unqueue(shm, write);
     if (!had_fifo) return true;
-    shm_fifo_abandon(shm, shm_local_rank(shm, rank)); /* its bytes there are copies */
+    shm_fifo_abandon(
+        shm, shm_local_rank(shm, rank)); /* the bytes in the FIFO are copies, so the write's memory is free at once */
     start_next(shm, rank);
     return true;
 }
 
-/* Copies in as much as fits.  Returns true if anything moved. */
+/* Copies in as much of the write as fits.  Returns true if any bytes were copied. */
 static bool copy_in(struct shm *shm, struct transport_write *write)
 {
     int32_t rank = write->rank;
@@ -88,7 +89,7 @@ static bool copy_in(struct shm *shm, struct transport_write *write)
                     shm_ns_since(shm->config.host, write->begin_ns));
     unqueue(shm, write);
     shm->config.events->write_done(shm->config.user, write);
-    start_next(shm, rank); /* last, because it may drop the link, and this write is complete */
+    start_next(shm, rank); /* last, because it may drop the link */
     return true;
 }
 
@@ -116,7 +117,7 @@ void shm_conceal(struct shm *shm, struct transport_memory *memory)
     memory->transport = NULL;
 }
 
-/* Copies out what has arrived, up to a limit.  Returns true if anything moved. */
+/* Copies out the pieces that have arrived, up to TURN_BYTES.  Returns true if any bytes were copied. */
 static bool copy_out(struct shm *shm, struct transport_memory *memory)
 {
     tutti_request *request = memory->request;
@@ -147,19 +148,19 @@ static void drain(struct shm *shm, int32_t rank)
 void shm_stream_begin(struct shm *shm, int32_t rank, const struct transport_header *header)
 {
     int local_rank = shm_local_rank(shm, rank);
-    drain(shm, rank); /* the previous message has been copied in completely, or was withdrawn */
+    drain(shm, rank); /* the previous message is complete in the FIFO, or was withdrawn */
     struct transport_memory *memory = find_exposed(shm, rank, header->ref);
-    if (memory == NULL) return; /* withdrawn meanwhile */
+    if (memory == NULL) return; /* the receive has been withdrawn */
     if (find_incoming(shm, rank) != NULL || header->bytes != memory->request->bytes ||
         !shm_fifo_open(shm, local_rank, header->id - 1, header->bytes)) {
-        shm_drop(shm, local_rank, "it sent other bytes than announced", true);
+        shm_drop(shm, local_rank, "it streamed a message whose size or position does not fit its receive", true);
         return;
     }
     move_memory(&shm->incoming, memory);
     copy_out(shm, memory);
 }
 
-/* An empty write is complete with its announcement, which the peer may have received before it exited. */
+/* Completes an empty write too: its SHM_STREAM alone completes it, and the peer may have received that. */
 void shm_stream_finish(struct shm *shm, int32_t rank)
 {
     drain(shm, rank);
@@ -190,7 +191,7 @@ static bool is_streaming(const struct shm *shm)
     return !TAILQ_EMPTY(&shm->writes) || !TAILQ_EMPTY(&shm->incoming);
 }
 
-/* Keeps polling as long as the other end keeps up, if this rank has a core. */
+/* Keeps copying while the other end keeps up.  Called only if this rank has a core. */
 static int keep_streaming(struct shm *shm)
 {
     enum { TURNS = 64 };

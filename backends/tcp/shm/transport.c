@@ -1,11 +1,13 @@
 /* Shared memory as a transport: the table, and single-copy reads.
  *
- * A large message goes one of two ways (message_path.c).  If process_vm_readv is permitted, or the memory is
- * tutti_alloc's, which the receiver maps, the receiver reads the sender's memory: one copy.  Otherwise the sender
- * copies it into the ring's FIFO while the receiver copies it out (stream.c): two copies that overlap.  That way is
- * also taken if the sender has a core, is blocked on this message, and the cost model favors it (cost_model.h): the
- * FIFO stays cached, two cores share the work, and large messages are stored non-temporally, which the kernel does not
- * do.  If both ends send at once it would be slower.  See docs/benchmarks/shared-memory.md.
+ * A large message takes one of two paths (message_path.c).  The receiver reads the sender's memory, with one copy, if
+ * process_vm_readv is permitted or if it maps the memory (tutti_alloc).  Otherwise the sender copies the message into
+ * the ring's FIFO while the receiver copies it out (stream.c), with two copies that overlap.
+ *
+ * The second path is also taken if the sender has a core, is blocked on this message, and the cost model favors it
+ * (cost_model.h).  Then the FIFO stays cached, two cores share the work, and large messages are stored non-temporally,
+ * which the kernel does not do.  If both ends send at once, this path would be slower.  See
+ * docs/benchmarks/shared-memory.md.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +16,7 @@
 
 static struct shm *shm_of(const struct transport *transport)
 {
-    return (struct shm *)(uintptr_t)transport; /* the first member */
+    return (struct shm *)(uintptr_t)transport; /* its first member */
 }
 
 static struct shm_peer *peer_of(const struct transport *transport, int32_t rank)
@@ -60,14 +62,14 @@ static void drop(struct transport *transport, int32_t rank, const char *why, boo
 
 /* ---- messages ---------------------------------------------------------------------------------------------- */
 
-/* Sends a message that the cost model compares with a read. */
+/* Sends a message and records its cost, which the cost model compares with a read. */
 static int send_timed(struct shm *shm, int local_rank, const struct transport_header *header, const void *payload,
                       size_t bytes)
 {
     const tutti_host *host = shm->config.host;
     int64_t begin_ns = host->now_ns();
     int status = shm_send(shm, local_rank, header, payload, bytes);
-    uint64_t ns = 2 * shm_ns_since(host, begin_ns); /* the receiver copies it again */
+    uint64_t ns = 2 * shm_ns_since(host, begin_ns); /* twice, because the receiver copies the message again */
     cost_record(&shm->peer[local_rank].cost, SHM_COST_COPY, bytes, ns);
     return status;
 }
@@ -112,7 +114,7 @@ static enum transport_path choose(struct transport *transport, int32_t rank, con
     return shm_choose_path(shm, shm->local_rank_of[rank], request, may_eager, blocked);
 }
 
-/* Reads a part of a message where it belongs, reducing it if the request does. */
+/* Reads a part of a message into the request's memory, or reduces it there if the request asks for that. */
 static bool read_part(struct shm *shm, int local_rank, const tutti_request *request, size_t at, uint64_t from,
                       size_t bytes)
 {
@@ -144,7 +146,7 @@ static uint64_t read_message(struct transport *transport, int32_t rank, tutti_re
 
 static void was_read(struct transport *transport, int32_t rank, const tutti_request *request, uint64_t ns)
 {
-    if (shm_is_shared(shm_of(transport), request->data, request->bytes)) return; /* there was no choice */
+    if (shm_is_shared(shm_of(transport), request->data, request->bytes)) return; /* the cost model had no choice */
     cost_record(&peer_of(transport, rank)->cost, SHM_COST_READ, request->bytes, ns);
 }
 
@@ -170,7 +172,7 @@ static bool unwrite(struct transport *transport, int32_t rank, struct transport_
     return shm_unwrite(shm_of(transport), write);
 }
 
-/* unwrite always succeeds. */
+/* Returns false: unwrite withdraws every write that is under way, so there is nothing to cut. */
 static bool cut(struct transport *transport, int32_t rank, struct transport_write *write)
 {
     (void)transport, (void)rank, (void)write;
@@ -195,9 +197,9 @@ static int describe(const struct transport *transport, char *text, size_t capaci
 {
     const struct shm *shm = shm_of(transport);
     int others = 0;
-    for (int i = 0; i < shm->n; i++) /* some may have been excluded */
+    for (int i = 0; i < shm->n; i++) /* a rank may have been excluded */
         others += i != shm->local_rank && shm_local_rank(shm, shm->peer[i].rank) >= 0;
-    return snprintf(text, capacity, "tcp: rank %d shares memory with %d of %d ranks, messages above %zu bytes are %s\n",
+    return snprintf(text, capacity, "tcp: rank %d shares memory with %d of %d ranks; messages above %zu bytes are %s\n",
                     shm->config.rank, others, shm->config.world_size - 1, eager_limit(shm),
                     shm->can_read_memory ? "read from the sender's memory, or copied through it where that is faster"
                                          : "copied through it");
@@ -237,7 +239,8 @@ struct transport *shm_transport(struct shm *shm)
     TAILQ_INIT(&shm->incoming);
     shm->scratch = malloc(TRANSPORT_REDUCE_MAX);
     if (shm->scratch == NULL) {
-        shm->config.host->error(TUTTI_ERR_NO_MEMORY, "no memory for messages in shared memory");
+        shm->config.host->error(TUTTI_ERR_NO_MEMORY, "no memory for a scratch buffer of %d bytes",
+                                TRANSPORT_REDUCE_MAX);
         return NULL;
     }
     size_t eager_max = shm->ring_bytes / 2 < TRANSPORT_PAYLOAD_MAX ? shm->ring_bytes / 2 : TRANSPORT_PAYLOAD_MAX;
