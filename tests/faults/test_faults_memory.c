@@ -150,7 +150,7 @@ static void test_no_file_as_large_as_a_segment(void **state)
             .memfds = PLENTY, .ranges = PLENTY, .file = 1 << 20, .by_network = true, .said = "(raise ulimit -f)"});
 }
 
-#define NO_SEGMENT "collectives (No space left on device): they are messages"
+#define NO_SEGMENT "collectives (No space left on device); they use messages instead"
 
 static void test_no_pages_for_the_first_segment(void **state)
 {

@@ -1,4 +1,4 @@
-/* Collective segments: opening, and the queue of operations. */
+/* Opens collective segments and queues their operations. */
 #include "tcp/shm/coll/coll.h"
 
 #include <stdlib.h>
@@ -31,7 +31,7 @@ int coll_open(struct coll_segment *segment, struct shm *shm, int index, int32_t 
     segment->local_rank = malloc((size_t)n * sizeof *segment->local_rank);
     segment->spare = calloc(1, sizeof *segment->spare);
     if (segment->local_rank == NULL || segment->spare == NULL)
-        return shm->config.host->error(TUTTI_ERR_NO_MEMORY, "no memory for a group of %d ranks", (int)n);
+        return shm->config.host->error(TUTTI_ERR_NO_MEMORY, "no memory for the collective segment of %d ranks", (int)n);
     for (int i = 0; i < n; i++) segment->local_rank[i] = shm->local_rank_of[global_ranks[i]];
     coll_lay_out(segment, shm, index);
     segment->next = 1;
@@ -69,14 +69,14 @@ static void finish(struct coll_segment *segment, struct coll_op *op)
     if (segment->unposted == op) segment->unposted = TAILQ_NEXT(op, link);
     TAILQ_REMOVE(&segment->ops, op, link);
     if (segment->unposted == TAILQ_FIRST(&segment->ops) && segment->unposted != NULL)
-        segment->unposted = TAILQ_NEXT(segment->unposted, link); /* it runs, which posts it */
+        segment->unposted = TAILQ_NEXT(segment->unposted, link); /* the first operation runs and posts itself */
     recycle(segment, op);
     if (!TAILQ_EMPTY(&segment->ops) || !segment->linked) return;
     LIST_REMOVE(segment, link);
     segment->linked = false;
 }
 
-/* Describes the operation, reusing the last description if it is the same call, and resets its progress. */
+/* Describes the operation and resets its progress.  Reuses the last description if the call is the same. */
 static bool describe_op(const struct coll_segment *segment, const tutti_op *wanted, struct coll_op *op)
 {
     if (op->call == 0 || op->call != wanted->call) {
@@ -90,7 +90,7 @@ static bool describe_op(const struct coll_segment *segment, const tutti_op *want
     return true;
 }
 
-/* Posts what may be posted of the operations that wait for the first one. */
+/* Posts as many of the operations behind the first one as possible. */
 static void run_ahead(struct coll_segment *segment)
 {
     while (segment->unposted != NULL && coll_run_ahead(segment, segment->unposted))
@@ -101,7 +101,7 @@ int coll_begin(struct coll_segment *segment, const tutti_op *wanted, tutti_reque
 {
     if (segment->state != COLL_READY) return TUTTI_ERR_UNSUPPORTED;
     struct coll_op *op = segment->spare != NULL ? segment->spare : calloc(1, sizeof *op);
-    if (op == NULL) return segment->host->error(TUTTI_ERR_NO_MEMORY, "no memory for an operation");
+    if (op == NULL) return segment->host->error(TUTTI_ERR_NO_MEMORY, "no memory for another pending collective");
     segment->spare = NULL;
     if (!describe_op(segment, wanted, op)) {
         recycle(segment, op);
@@ -113,7 +113,7 @@ int coll_begin(struct coll_segment *segment, const tutti_op *wanted, tutti_reque
                                                                   : COLL_PATIENCE;
     bool moved = false, runs = TAILQ_EMPTY(&segment->ops);
     int status = runs ? coll_advance(segment, op, &moved) : 1;
-    /* The other ranks often arrive within a few polls, which saves a progress call and a completion. */
+    /* Poll: the other ranks often arrive within a few polls, which saves a progress call and a completion. */
     bool polls = runs && status == 1 && !wanted->async && op->path != COLL_DIRECT;
     for (int i = 0; polls && i < segment->shm->polls && status == 1; i++) {
         shm_pause(segment->shm);
@@ -127,7 +127,7 @@ int coll_begin(struct coll_segment *segment, const tutti_op *wanted, tutti_reque
     TAILQ_INSERT_TAIL(&segment->ops, op, link);
     if (!runs && segment->unposted == NULL) segment->unposted = op;
     if (!runs) run_ahead(segment);
-    /* A failure belongs to the operation, not to the call: the next progress call finds it again. */
+    /* Queue a failed operation too: its failure belongs to the request, and the next progress call finds it again. */
     if (!segment->linked) LIST_INSERT_HEAD(running, segment, link);
     segment->linked = true;
     return TUTTI_REQUEST_PENDING;
@@ -141,7 +141,7 @@ bool coll_cancel(struct coll_segment *segment, tutti_request *request)
     if (op == NULL) return false;
     coll_withdraw_steps(segment, op);
     finish(segment, op);
-    segment->state = COLL_NONE; /* the steps are out of order now; the group has failed */
+    segment->state = COLL_NONE; /* the steps are out of order, and the group has failed */
     return true;
 }
 
@@ -159,7 +159,7 @@ static int run(struct coll_segment *segment)
         }
         tutti_request *request = op->request;
         bool linked = segment->linked;
-        /* On a mismatch each peer must find the difference itself; none reads memory before it has. */
+        /* After a mismatch keep the steps: each peer must find the difference itself, and reads no memory before. */
         if (status != TUTTI_OK && status != TUTTI_ERR_MISMATCH) coll_withdraw_steps(segment, op);
         finish(segment, op);
         segment->host->complete(request, status);
@@ -191,7 +191,7 @@ bool coll_is_ready(const struct coll_list *running)
 void coll_awaits(const struct coll_segment *segment, const tutti_request *request, bool *ranks)
 {
     const struct coll_op *op = TAILQ_FIRST(&segment->ops);
-    if (op == NULL || op->request != request) return; /* it waits for an earlier operation */
+    if (op == NULL || op->request != request) return; /* the request waits for an earlier operation */
     for (int i = 0; i < segment->n; i++)
         if (coll_op_awaits(segment, op, i)) ranks[i] = true;
 }

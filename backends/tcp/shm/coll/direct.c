@@ -1,29 +1,29 @@
-/* Large operations: the ranks read each other's memory. */
+/* Direct operations: the ranks read each other's memory. */
 #include <stdlib.h>
 
 #include "tcp/shm/coll/parts.h"
 
 enum {
-    SCRATCH = 1 << 20, /* for blocks read from peers: stays in the cache */
-    BLOCK_MOST = 512 << 10,
-    READ_MOST = 1 << 20 /* read per call if nothing is reduced */
+    SCRATCH_BYTES = 1 << 20,     /* for blocks read from peers; stays in the cache */
+    BLOCK_BYTES_MAX = 512 << 10, /* reduced at once */
+    READ_BYTES_MAX = 1 << 20     /* read per call if nothing is reduced */
 };
 
-/* Addresses of a list's blocks, at the end of the step's room.  The beginning may hold the first chunk of a split
- * operation that turns out to be large. */
+/* Returns the addresses of a list's blocks, which are at the end of the step's eager buffer.  Its beginning may hold
+ * the first chunk of an operation in lockstep that has become a direct one. */
 static uint64_t *addresses_of(const struct coll_segment *segment, int rank, uint64_t step)
 {
     size_t at = segment->eager_bytes - (size_t)segment->n * sizeof(uint64_t);
     return (uint64_t *)(void *)(coll_eager_of(segment, rank, step) + at);
 }
 
-/* Publishes the addresses that the others read from. */
+/* Publishes the addresses from which the others read. */
 void coll_direct_post(struct coll_segment *segment, struct coll_op *op)
 {
     struct coll_slot *slot = coll_slot_of(segment, segment->rank, op->first + (uint64_t)op->at);
     const char *in = op->in, *out = op->out;
     if (op->kind == TUTTI_REDUCE && op->root != segment->rank) out = segment->result;
-    if (op->kind == TUTTI_ALL_TO_ALL && op->in == op->out) { /* the input is overwritten while others still read it */
+    if (op->kind == TUTTI_ALL_TO_ALL && op->in == op->out) { /* others still read the input while it is overwritten */
         in = segment->result;
         if (op->at == 0) memcpy(segment->result, op->in, op->in_bytes);
     }
@@ -34,7 +34,7 @@ void coll_direct_post(struct coll_segment *segment, struct coll_op *op)
         block[i] = (uint64_t)(uintptr_t)coll_in_block(op, i);
 }
 
-/* Reads bytes from another rank's memory.  Returns 1 if the rank has withdrawn its step, or an error if it is lost. */
+/* Reads from another rank's memory.  Returns TUTTI_OK, 1 if the rank has withdrawn its step, or an error if lost. */
 static int read_peer(struct coll_segment *segment, struct coll_op *op, int rank, void *to, uint64_t from, size_t bytes)
 {
     int local_rank = segment->local_rank[rank];
@@ -45,7 +45,7 @@ static int read_peer(struct coll_segment *segment, struct coll_op *op, int rank,
     }
     if (shm_read_memory(segment->shm, local_rank, to, from, bytes)) return TUTTI_OK;
     if (shm_is_open(segment->shm, local_rank) && !coll_has_posted(segment, rank, op->first + (uint64_t)op->at)) {
-        op->arrived = false; /* wait for it again */
+        op->arrived = false; /* wait for the rank again */
         op->peer = rank;
         return 1;
     }
@@ -53,15 +53,15 @@ static int read_peer(struct coll_segment *segment, struct coll_op *op, int rank,
     return coll_lost(segment, rank);
 }
 
-/* Reduces one block of all ranks' data at `at` into `to`.  With two ranks the peer's block is read straight into `to`,
- * unless this rank's own data is there: that saves a pass through the cache. */
+/* Reduces one block of all ranks' data at `at` into `to`.  With two ranks the peer's block is read straight into `to`
+ * unless this rank's own data are there, which saves a pass through the cache. */
 static int reduce_block(struct coll_segment *segment, struct coll_op *op, size_t at, size_t bytes, char *to)
 {
-    size_t most = SCRATCH / (size_t)segment->n / COLL_ALIGN * COLL_ALIGN;
+    size_t most = SCRATCH_BYTES / (size_t)segment->n / COLL_ALIGN * COLL_ALIGN;
     const void *from[SHM_RANKS_MAX];
     bool scatter = op->kind == TUTTI_REDUCE_SCATTER;
     const char *own = (scatter ? coll_in_block(op, segment->rank) : op->in) + at;
-    if (most > BLOCK_MOST) most = BLOCK_MOST;
+    if (most > BLOCK_BYTES_MAX) most = BLOCK_BYTES_MAX;
     if (bytes > most) bytes = most;
     if (!scatter) coll_result_begin(segment, op, bytes);
     bool non_temporal = !scatter && segment->copy.non_temporal;
@@ -98,7 +98,7 @@ static int reduce_own(struct coll_segment *segment, struct coll_op *op)
     return status == TUTTI_OK && op->done < own.bytes ? 1 : status;
 }
 
-/* What this rank reads from a peer in a copying step: source address, destination, size. */
+/* A part that this rank reads from a peer in a copying step. */
 struct part {
     uint64_t from;
     char *to;
@@ -129,7 +129,7 @@ static struct part peer_part(const struct coll_segment *segment, const struct co
     }
 }
 
-/* Copies this rank's own block of a gather or the like. */
+/* Copies this rank's own block of an operation that copies blocks. */
 static void copy_own(const struct coll_segment *segment, const struct coll_op *op)
 {
     bool root = op->root == segment->rank;
@@ -140,14 +140,14 @@ static void copy_own(const struct coll_segment *segment, const struct coll_op *o
     if (op->kind == TUTTI_SCATTER && root) tutti_copy(op->out, from, op->bytes);
 }
 
-/* Reads the others' parts; each rank begins with its neighbor's. */
+/* Reads the others' parts.  Each rank begins with its neighbor's. */
 static int read_parts(struct coll_segment *segment, struct coll_op *op)
 {
     for (; op->peer < segment->n - 1; op->peer++, op->done = 0) {
         int rank = (segment->rank + 1 + op->peer) % segment->n;
-        if (!coll_awaits_rank(op, rank)) continue; /* it may be writing its control slot */
+        if (!coll_awaits_rank(op, rank)) continue; /* that rank may be writing its control slot */
         struct part part = peer_part(segment, op, rank);
-        size_t left = part.bytes - op->done, bytes = left < READ_MOST ? left : READ_MOST;
+        size_t left = part.bytes - op->done, bytes = left < READ_BYTES_MAX ? left : READ_BYTES_MAX;
         if (bytes == 0) continue;
         int status = read_peer(segment, op, rank, part.to + op->done, part.from + op->done, bytes);
         if (status != TUTTI_OK) return status;
@@ -174,8 +174,8 @@ void coll_direct_free(struct coll_segment *segment)
     segment->result_is_shared = false;
 }
 
-/* Allocates shared memory if all ranks can map it, so that it is read in place, or private memory if CMA is available.
- */
+/* Allocates the result buffer: shared memory if all ranks can map it and read it in place, else private memory if CMA
+ * is available. */
 static void make_result(struct coll_segment *segment, size_t bytes)
 {
     void *memory = NULL;
@@ -193,7 +193,8 @@ int coll_direct_prepare(struct coll_segment *segment, const struct coll_op *op)
     void *memory = NULL;
     if (op->kind == TUTTI_REDUCE && op->root != segment->rank) need = coll_slice_of(segment, op, segment->rank).bytes;
     if (op->kind == TUTTI_ALL_TO_ALL && op->in == op->out) need = op->in_bytes;
-    if (segment->scratch == NULL && tutti_kind_reduces(op->kind) && posix_memalign(&memory, SHM_LINE, SCRATCH) == 0)
+    if (segment->scratch == NULL && tutti_kind_reduces(op->kind) &&
+        posix_memalign(&memory, SHM_LINE, SCRATCH_BYTES) == 0)
         segment->scratch = memory;
     if (need > segment->result_bytes) make_result(segment, need);
     if ((segment->scratch != NULL || !tutti_kind_reduces(op->kind)) && segment->result_bytes >= need) return TUTTI_OK;

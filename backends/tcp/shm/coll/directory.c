@@ -1,26 +1,27 @@
 /* Directory of collective segments.
  *
- * One rank of a group reserves an entry with its pages and tells the others (tutti_backend.offer), so either all of
- * them have the segment or none.  An entry is reserved by an exchange of its state, without a lock: slow work such as
- * reserving pages is done by the entry's owner alone.  The last rank to leave releases the entry.  It keeps the pages
- * of some segments reserved for later groups, because reserving and clearing them dominates the cost of creating a
- * group.
+ * One rank of a group reserves an entry with its pages and sends its index to the others (tutti_backend.offer), so
+ * either all of them have the segment or none.  A rank reserves an entry by an atomic exchange of its state, without a
+ * lock.  Only the entry's owner then does slow work such as reserving pages.  The last rank to leave releases the
+ * entry. It keeps the pages of some segments reserved for later groups, because reserving and clearing pages dominates
+ * the cost of creating a group.
  *
- * A rank that dies while reserving leaves a state that names it, and the next rank to look takes the entry over.
+ * A rank that dies while it reserves an entry leaves a state that names it.  The next rank that finds this state takes
+ * the entry over.
  */
 #include <poll.h>
 #include <string.h>
 
 #include "tcp/shm/coll/coll.h"
 
-enum { FREE, TAKEN, TAKING /* plus the local_rank */ };
-enum { KEEP_BYTES = 16 << 20 }; /* pages of free segments */
+enum { FREE, RESERVED, RESERVING /* plus the local rank of the owner */ };
+enum { KEEP_BYTES = 16 << 20 }; /* maximum bytes of pages kept in free segments */
 
 /* True if the rank that is reserving an entry has died. */
 static bool owner_has_died(const struct shm *shm, uint32_t state)
 {
-    uint32_t local_rank = state - TAKING;
-    if (local_rank == (uint32_t)shm->local_rank) return true; /* interrupted by this rank's own failure */
+    uint32_t local_rank = state - RESERVING;
+    if (local_rank == (uint32_t)shm->local_rank) return true; /* left over from a failure of this rank itself */
     if (local_rank >= (uint32_t)shm->n) return true;
     struct pollfd liveness = {shm->peer[local_rank].liveness_fd, POLLIN, 0};
     return poll(&liveness, 1, 0) > 0;
@@ -28,15 +29,15 @@ static bool owner_has_died(const struct shm *shm, uint32_t state)
 
 static bool try_reserve(const struct shm *shm, struct shm_directory_entry *entry)
 {
-    uint32_t mine = TAKING + (uint32_t)shm->local_rank;
+    uint32_t mine = RESERVING + (uint32_t)shm->local_rank;
     uint32_t found = atomic_load_explicit(&entry->state, memory_order_relaxed); /* only a hint */
-    if (found == TAKEN || (found != FREE && !owner_has_died(shm, found))) return false;
-    /* acquire: everything the previous group's ranks did in the segment happens before */
+    if (found == RESERVED || (found != FREE && !owner_has_died(shm, found))) return false;
+    /* acquire: pairs with publish_entry; the previous group's accesses to the segment happen before */
     return atomic_compare_exchange_strong_explicit(&entry->state, &found, mine, memory_order_acquire,
                                                    memory_order_relaxed);
 }
 
-/* Prefers entries with pages. */
+/* Reserves any free entry, if possible one with pages.  Returns its index, or COLL_ABSENT. */
 static int reserve_any(const struct shm *shm)
 {
     struct shm_directory_entry *entry = shm_directory(shm)->entry;
@@ -46,21 +47,20 @@ static int reserve_any(const struct shm *shm)
     return COLL_ABSENT;
 }
 
-/* Resets a segment: no rank has posted any step. */
+/* Resets a segment to the state in which no rank has posted a step. */
 static void clear_steps(const struct shm *shm, int index, int n)
 {
     struct coll_segment segment = {.slots = (char *)shm_coll_at(shm, index) + SHM_LINE};
     memset(shm_coll_at(shm, index), 0, SHM_LINE);
     for (int rank = 0; rank < n; rank++)
-        for (uint64_t i = 0; i < COLL_SLOTS;
-             i++) /* relaxed: the group's ranks learn of the segment through a message */
+        for (uint64_t i = 0; i < COLL_SLOTS; i++) /* relaxed: publish_entry releases these stores */
             atomic_store_explicit(&coll_slot_of(&segment, rank, i)->step, 0, memory_order_relaxed);
 }
 
 static void publish_entry(struct shm_directory_entry *entry, uint32_t state)
 {
-    atomic_store_explicit(&entry->state, state,
-                          memory_order_release); /* publishes the entry and the segment's contents */
+    /* release: publishes the entry and the segment's contents */
+    atomic_store_explicit(&entry->state, state, memory_order_release);
 }
 
 int coll_directory_reserve(struct shm *shm, int n)
@@ -72,18 +72,18 @@ int coll_directory_reserve(struct shm *shm, int n)
         clear_steps(shm, index, n);
     else
         entry->has_pages = shm_coll_reserve(shm, index);
-    atomic_store_explicit(&entry->left, 0, memory_order_relaxed); /* as the steps */
-    bool taken = entry->has_pages;
-    publish_entry(entry, taken ? TAKEN : FREE);
-    return taken ? index : COLL_ABSENT;
+    atomic_store_explicit(&entry->left, 0, memory_order_relaxed); /* relaxed: as in clear_steps */
+    bool reserved = entry->has_pages;
+    publish_entry(entry, reserved ? RESERVED : FREE);
+    return reserved ? index : COLL_ABSENT;
 }
 
 bool coll_directory_has(const struct shm *shm, int index)
 {
-    return atomic_load_explicit(&shm_directory(shm)->entry[index].state, memory_order_acquire) == TAKEN;
+    return atomic_load_explicit(&shm_directory(shm)->entry[index].state, memory_order_acquire) == RESERVED;
 }
 
-/* True if this entry's pages may stay reserved for the next group. */
+/* True if the pages of another free entry may stay reserved. */
 static bool may_keep_pages(const struct shm *shm)
 {
     size_t kept = shm->coll_span;
@@ -97,7 +97,7 @@ static bool may_keep_pages(const struct shm *shm)
 void coll_directory_leave(struct shm *shm, int index, int n)
 {
     struct shm_directory_entry *entry = &shm_directory(shm)->entry[index];
-    /* release for this rank's accesses, acquire for those of the others when the last rank hands the segment on */
+    /* release: this rank's accesses; acquire: those of the others, before the last rank frees the segment */
     if (atomic_fetch_add_explicit(&entry->left, 1, memory_order_acq_rel) + 1 != (uint32_t)n) return;
     if (!may_keep_pages(shm) && shm_coll_release(shm, index)) entry->has_pages = 0;
     publish_entry(entry, FREE);

@@ -1,4 +1,4 @@
-/* Small operations: data goes through the control slots and eager buffers. */
+/* Eager operations: data go through the control slots and eager buffers in one step. */
 #include "tcp/shm/coll/parts.h"
 
 static char *eager_data(const struct coll_segment *segment, int rank, uint64_t step, size_t bytes)

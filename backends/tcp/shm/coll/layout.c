@@ -1,4 +1,4 @@
-/* Layout of a collective segment. */
+/* Computes the layout of a collective segment. */
 #include "tcp/shm/coll/coll.h"
 
 enum {
@@ -31,8 +31,8 @@ static size_t eager_buffers_bytes(int n)
     return (size_t)n * COLL_EAGER_BUFFERS * eager_bytes(n);
 }
 
-/* Two fragment buffers fit the second-level cache.  With many ranks each is smaller, but holds at least a line
- * (parts.h) per rank.  A segment grows no faster than the number of ranks. */
+/* Returns the bytes of a fragment buffer.  Two of them fit the second-level cache.  With many ranks each is smaller, so
+ * that a segment grows no faster than the number of ranks, but it holds at least a line (parts.h) per rank. */
 static size_t fragment_bytes(int n)
 {
     size_t bytes = FRAGMENT_MAX;

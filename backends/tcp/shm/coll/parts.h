@@ -1,4 +1,4 @@
-/* Position of an operation's blocks, slices and chunks. */
+/* Positions of an operation's blocks, slices and chunks. */
 #ifndef COLL_PARTS_H
 #define COLL_PARTS_H
 
@@ -8,7 +8,7 @@
 
 enum { COLL_ALIGN = 64 };
 
-/* True if only the root's data is read. */
+/* True if only the root's data are read. */
 static inline bool coll_is_from_root(tutti_kind kind)
 {
     return tutti_kind_has_root(kind) && tutti_kind_has_out(kind, 1, 0);
@@ -26,7 +26,7 @@ static inline const char *coll_in_block(const struct coll_op *op, int i)
     return op->in + (size_t)i * op->bytes;
 }
 
-/* Copies out to the result. */
+/* Copies data to the output. */
 static inline void coll_copy_out(const struct coll_op *op, void *to, const void *from, size_t bytes)
 {
     if (op->non_temporal)
@@ -35,7 +35,7 @@ static inline void coll_copy_out(const struct coll_op *op, void *to, const void 
         tutti_copy(to, from, bytes);
 }
 
-/* The slice of an all_reduce that `rank` reduces for all, in whole lines: no two ranks write to one. */
+/* A slice of a reduction, which one rank reduces for all.  It has whole lines, so no two ranks write to one line. */
 struct slice {
     size_t at, bytes;
 };
@@ -54,7 +54,7 @@ static inline struct slice coll_slice_of(const struct coll_segment *segment, con
     return coll_part_of(segment, op, op->bytes, rank);
 }
 
-/* The part of each block that chunk `step` of an operation in chunks carries. */
+/* Returns the part of each block that chunk `step` of an operation in chunks carries. */
 static inline struct slice coll_chunk_of(const struct coll_op *op, int64_t step)
 {
     size_t at = (size_t)step * op->chunk;

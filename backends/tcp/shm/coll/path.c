@@ -1,27 +1,27 @@
 /* Selects the path of an operation, and the ranks that each step waits for.
  *
- * A row that the core gave (tutti_backend.choose) counts if its path is possible.  Otherwise the first row of the table
- * is taken that is for the operation and whose path pays.  All ranks must choose alike, so the choice depends only on
- * what the fingerprint covers, on the core's rows, and on what the ranks have agreed on when they attached.
+ * A row that the core has passed (tutti_backend.choose) decides if its path is possible.  Otherwise the first row of
+ * the table decides that is for the operation and whose path pays.  All ranks must choose alike, so the choice depends
+ * only on the fields that the fingerprint covers, on the core's rows, and on the ranks' agreement while attaching.
  */
 #include "tcp/shm/coll/parts.h"
 
 enum {
-    FLAT_MAX = 64 << 10,         /* bytes of all ranks' data that one rank reduces alone in one step */
-    FLAT_CHUNKS_MAX = 128 << 10, /* bytes that each of two ranks reduces alone in chunks; more is reduced in slices */
-    FLAT_REDUCE_MAX = 512 << 10, /* bytes that the root of a reduce reduces alone; for more it would be slower */
-    LOCKSTEP_MIN = 4 << 10,      /* bytes from which on two ranks work in lockstep */
-    READ_MIN = 16 << 10,         /* bytes read from one rank; less is not worth a system call */
-    READ_CROWD_MIN = 64 << 10,   /* the same if more than two ranks read the same memory */
-    CACHE_BYTES = 32 << 20       /* bytes written per rank, times ranks: the size of a last-level cache */
+    FLAT_MAX = 64 << 10,         /* maximum bytes of all ranks' data that one rank reduces alone in one step */
+    FLAT_CHUNKS_MAX = 128 << 10, /* maximum bytes that each of two ranks reduces alone in chunks; more go in slices */
+    FLAT_REDUCE_MAX = 512 << 10, /* maximum bytes that the root of a reduce reduces alone; more would be slower */
+    LOCKSTEP_MIN = 4 << 10,      /* minimum bytes for two ranks in lockstep */
+    READ_MIN = 16 << 10,         /* minimum bytes read from one rank; fewer do not pay for a system call */
+    READ_MANY_MIN = 64 << 10,    /* the same minimum if more than two ranks read the same memory */
+    CACHE_BYTES = 32 << 20       /* bytes that all ranks together write before they exceed a last-level cache */
 };
 
 #define KIB(n) ((size_t)(n) << 10)
 #define MIB(n) ((size_t)(n) << 20)
 
-/* A single-copy read avoids one copy, but the kernel checks each page, readers of the same memory contend, and its
- * stores are never non-temporal.  Between cores that share a cache, fragment buffers are faster up to some size; beyond
- * another size they are faster again.  If only the root would read, it does not pay.  See
+/* The sizes follow from measurements.  A single-copy read avoids one copy, but the kernel checks each page, readers of
+ * the same memory contend, and its stores are never non-temporal.  Between cores that share a cache, fragment buffers
+ * are faster up to some size.  Beyond a larger size they are faster again.  A read by the root alone does not pay.  See
  * docs/benchmarks/shared-memory.md. */
 enum { EVERY_KIND = TUTTI_KIND_COUNT };
 enum who { ANY, TWO, TWO_CORES /* two ranks with a core each */ };
@@ -29,7 +29,7 @@ enum who { ANY, TWO, TWO_CORES /* two ranks with a core each */ };
 static const struct row {
     int kind;
     enum who who;
-    size_t max_bytes;                       /* of the whole operation, as for the algorithms of plans */
+    size_t max_bytes;                       /* limit for the whole operation, as for the algorithms of plans */
     enum coll_path path, separate, waiting; /* see struct coll_op */
 } rows[] = {
     {EVERY_KIND, TWO_CORES, SIZE_MAX, COLL_EAGER, COLL_NO_PATH, COLL_LOCKSTEP},
@@ -72,7 +72,7 @@ static const struct row {
     {EVERY_KIND, ANY, SIZE_MAX, COLL_PIPELINED, COLL_NO_PATH, COLL_NO_PATH},
 };
 
-/* ---- what an operation is ---------------------------------------------------------------------------------- */
+/* ---- the operation ------------------------------------------------------------------------------------------ */
 
 static bool is_even(const tutti_tensor *list, int n)
 {
@@ -81,8 +81,8 @@ static bool is_even(const tutti_tensor *list, int n)
     return true;
 }
 
-/* Lists whose blocks are known to all ranks to be equal look like one tensor to the others.  The choice may depend only
- * on what the fingerprint covers. */
+/* Takes a list if all ranks know that its blocks are equal.  To the others it looks like one tensor: the choice may
+ * depend only on the fields that the fingerprint covers. */
 static bool accept_list(const struct coll_segment *segment, const tutti_op *op, struct coll_op *made)
 {
     bool gather = op->kind == TUTTI_ALL_GATHER;
@@ -99,33 +99,33 @@ static size_t total_bytes(const struct coll_segment *segment, const struct coll_
     return tutti_kind_has_blocks(op->kind) ? op->bytes * (size_t)segment->n : op->bytes;
 }
 
-/* Returns the bytes that a rank, or the root, writes. */
+/* Returns the bytes that a rank, or only the root, writes. */
 static size_t bytes_written(const struct coll_segment *segment, const struct coll_op *op)
 {
     return tutti_kind_out_blocks(op->kind) ? op->bytes * (size_t)segment->n : op->bytes;
 }
 
-/* True if the whole output was just read and is cached. */
+/* True if the operation reads the whole output before it writes it, so that the output is cached. */
 static bool output_is_read(const struct coll_segment *segment, const tutti_op *op)
 {
     bool whole = tutti_kind_in_blocks(op->kind) == tutti_kind_out_blocks(op->kind);
     return whole && !op->list && tutti_op_is_in_place(op, segment->rank);
 }
 
-/* True for an all_reduce of two ranks that each reduce all of it. */
+/* True for an all_reduce in which each of two ranks reduces the whole tensor. */
 static bool is_flat_pair(const struct coll_segment *segment, const struct coll_op *op)
 {
     return op->kind == TUTTI_ALL_REDUCE && segment->n == 2 && op->bytes <= FLAT_CHUNKS_MAX;
 }
 
-/* ---- which path -------------------------------------------------------------------------------------------- */
+/* ---- the path ---------------------------------------------------------------------------------------------- */
 
 static bool has_two_cores(const struct coll_segment *segment)
 {
     return segment->n == 2 && !segment->shm->shares_cores;
 }
 
-/* True if the operation can take the path, and is not too small or too large to gain from it. */
+/* True if the operation can take the path and gains from it. */
 static bool pays(const struct coll_segment *segment, const struct coll_op *op, enum coll_path path)
 {
     switch (path) {
@@ -135,13 +135,13 @@ static bool pays(const struct coll_segment *segment, const struct coll_op *op, e
     case COLL_LOCKSTEP:
         return has_two_cores(segment) && op->in_bytes >= LOCKSTEP_MIN;
     case COLL_DIRECT:
-        return segment->shm->can_read_memory && op->bytes >= (segment->n > 2 ? READ_CROWD_MIN : READ_MIN);
+        return segment->shm->can_read_memory && op->bytes >= (segment->n > 2 ? READ_MANY_MIN : READ_MIN);
     default:
         return true;
     }
 }
 
-/* True if the operation can take the path, whether it gains from it or not. */
+/* True if the operation can take the path, even if it does not gain from it. */
 static bool is_possible(const struct coll_segment *segment, const struct coll_op *op, int path)
 {
     switch (path) {
@@ -178,7 +178,8 @@ static bool is_sliced(const struct coll_segment *segment, const struct coll_op *
     return op->kind == TUTTI_REDUCE && op->bytes > FLAT_REDUCE_MAX;
 }
 
-/* The choice between paths uses the step before the operation's first: see choose_path. */
+/* Returns the depth of an eager operation.  A choice between paths needs the step before the first one: see
+ * choose_path. */
 static uint64_t eager_depth(const struct coll_op *op)
 {
     if (op->waiting != COLL_NO_PATH) return COLL_FRAGMENTS;
@@ -186,7 +187,7 @@ static uint64_t eager_depth(const struct coll_op *op)
     return op->in_bytes <= COLL_SMALL ? COLL_SMALL_BUFFERS - COLL_RUN_AHEAD : COLL_EAGER_BUFFERS - COLL_AHEAD;
 }
 
-/* Sets what follows from the path. */
+/* Sets the fields that follow from the path. */
 static void set_steps(const struct coll_segment *segment, struct coll_op *op)
 {
     op->sliced = is_sliced(segment, op);
@@ -213,7 +214,7 @@ static void set_steps(const struct coll_segment *segment, struct coll_op *op)
 
 void coll_use_path(const struct coll_segment *segment, struct coll_op *op, enum coll_path path)
 {
-    op->call = 0; /* no longer what coll_describe found for this call */
+    op->call = 0; /* the description must not be reused: coll_describe did not choose this path */
     op->path = path;
     if (path == COLL_DIRECT) {
         op->probes = false;
@@ -235,7 +236,7 @@ static void choose_by_table(const struct coll_segment *segment, struct coll_op *
     op->waiting = row->waiting != COLL_NO_PATH && pays(segment, op, row->waiting) ? row->waiting : COLL_NO_PATH;
 }
 
-/* Returns false if a plan was chosen for the operation. */
+/* Chooses the path.  Returns false if the core's row names a plan. */
 static bool choose(const struct coll_segment *segment, struct coll_op *op)
 {
     tutti_kind kind = op->kind == TUTTI_MONITORED_BARRIER ? TUTTI_BARRIER : op->kind;
@@ -263,9 +264,8 @@ bool coll_describe(const struct coll_segment *segment, const tutti_op *op, struc
     made->root = op->root;
     made->in_bytes = tutti_kind_in_blocks(op->kind) ? made->bytes * (size_t)segment->n : made->bytes;
     made->has_input = !coll_is_from_root(op->kind) || op->root == segment->rank;
-    made->in = op->n_in > 0    ? op->in[0].data
-               : op->n_out > 0 ? op->out[0].data
-                               : NULL; /* broadcast may have only an output */
+    /* A broadcast may have only an output. */
+    made->in = op->n_in > 0 ? op->in[0].data : op->n_out > 0 ? op->out[0].data : NULL;
     made->out = op->n_out > 0 ? op->out[0].data : NULL;
     if (!accept_list(segment, op, made) || !choose(segment, made)) return false;
     made->non_temporal =
@@ -278,10 +278,10 @@ const char *coll_explain(const struct coll_segment *segment, const tutti_op *op)
 {
     struct coll_op made = {0};
     if (segment->state != COLL_READY || !coll_describe(segment, op, &made)) return NULL;
-    if (made.path == COLL_DIRECT) return "direct: each rank reads the other ranks' memory directly";
+    if (made.path == COLL_DIRECT) return "direct: each rank reads the other ranks' memory";
     if (made.path == COLL_LOCKSTEP) return "lockstep: through shared memory, in small chunks of both ranks at once";
     if (made.path == COLL_EAGER && made.waiting != COLL_NO_PATH)
-        return "eager: through shared memory, in chunks while both ranks wait, otherwise in one step";
+        return "eager: through shared memory, in chunks if both ranks wait, otherwise in one step";
     if (made.path == COLL_EAGER) return "eager: through shared memory, in one step";
     if (made.separate == COLL_DIRECT)
         return "pipelined: in chunks through shared memory, or by reading the other rank's memory if that is "
@@ -290,14 +290,15 @@ const char *coll_explain(const struct coll_segment *segment, const tutti_op *op)
     return "pipelined: through shared memory, in chunks";
 }
 
-/* ---- whom a step waits for --------------------------------------------------------------------------------- */
+/* ---- the ranks of a step ----------------------------------------------------------------------------------- */
 
-/* True if a step waits for all ranks: rooted operations do so only if all reduce, or if they may not go on before
- * others have read their memory. */
+/* True if a step waits for all ranks.  A rooted operation does so only if all ranks reduce, or if it must not go on
+ * before others have read its memory. */
 static bool awaits_all(const struct coll_op *op)
 {
     bool reduces = op->kind == TUTTI_REDUCE && op->at < op->steps - 1;
-    if (op->kind == TUTTI_GATHER && op->probes && op->at == 0) return true; /* all learn whose memory is shared */
+    if (op->kind == TUTTI_GATHER && op->probes && op->at == 0)
+        return true; /* all ranks must find out whose memory is shared */
     if (!tutti_kind_has_root(op->kind)) return true;
     if (op->path == COLL_DIRECT) return op->at > 0 || reduces;
     return op->path == COLL_PIPELINED && op->sliced && reduces;

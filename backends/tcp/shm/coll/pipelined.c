@@ -1,25 +1,26 @@
-/* Medium and large operations through the ranks' fragments, one chunk per step.
+/* Pipelined operations: data go through the ranks' fragment buffers, one chunk per step.
  *
- * In step s each rank copies its chunk s into its fragment.  Once the others have arrived there, it copies out what
- * concerns it.  An all_reduce, except a small one of two ranks, and a reduce that would keep its root busy for long are
- * sliced.  Each rank then reduces one slice of the chunk into its fragment, and ranks that need the result copy out the
- * slices of chunk s - 1, which were complete when the others arrived.  Sliced operations take one step more than they
- * have chunks.
+ * In step s each rank copies its chunk s into its fragment.  Once the others have arrived there, it copies out the
+ * parts that it needs.
+ *
+ * An all_reduce (except a small one of two ranks) and a large reduce are sliced, to share the work of reducing.  Each
+ * rank then reduces one slice of the chunk into its fragment.  Ranks that need the result copy out the slices of chunk
+ * s - 1, which were complete when the others arrived.  Sliced operations take one step more than they have chunks.
  *
  * A rank has two fragments, and posts step s only when all are finished with step s - 2.  Both fragments stay in the
- * cache, so a byte passes through memory only when it is read from a tensor and when it is written to one.  The
- * exception are cores so far apart that memory is faster than each other's caches: store.c.
+ * cache, so a byte passes through memory only when it is read from a tensor and when it is written to one.  If memory
+ * is faster than another core's cache, store.c uses memory instead.
  *
- * The chunks of a split operation go through the eager buffers instead, see coll.h.
+ * The chunks of an operation in lockstep go through the eager buffers instead: see coll.h.
  */
 #include "tcp/shm/coll/parts.h"
 
-/* Chunk for two ranks that could read each other's memory instead: such fragments stay in the cache beside the tensors,
- * and both cores start working sooner. */
+/* Chunk for two ranks that could read each other's memory instead.  Such fragments stay in the cache beside the
+ * tensors, and both cores start to work sooner. */
 enum { PAIR_CHUNK = 64 << 10 };
 
-/* Chunk of a split operation: four of them, for each of two ranks, stay in the first-level cache. */
-enum { SPLIT_CHUNK = 2 << 10 };
+/* Chunk in lockstep: four for each of two ranks stay in the first-level cache. */
+enum { LOCKSTEP_CHUNK = 2 << 10 };
 
 static char *buffer_of(const struct coll_segment *segment, const struct coll_op *op, int rank, int64_t step)
 {
@@ -27,7 +28,7 @@ static char *buffer_of(const struct coll_segment *segment, const struct coll_op 
     return op->path == COLL_LOCKSTEP ? coll_eager_of(segment, rank, at) : coll_fragment_of(segment, rank, at);
 }
 
-/* Returns the rank's reduced results, which follow its data. */
+/* Returns the rank's reduced results, which follow its data in the buffer. */
 static char *result_of(const struct coll_segment *segment, const struct coll_op *op, int rank, int64_t step)
 {
     return buffer_of(segment, op, rank, step) + segment->fragment_bytes;
@@ -35,7 +36,7 @@ static char *result_of(const struct coll_segment *segment, const struct coll_op 
 
 /* ---- copy in ------------------------------------------------------------------------------------------------- */
 
-/* Copies in all but this rank's own slice, which it reduces itself. */
+/* Copies in all slices except this rank's own, which it reduces itself. */
 static void copy_in_slices(const struct coll_segment *segment, const struct coll_op *op, struct slice chunk,
                            char *fragment)
 {
@@ -99,7 +100,7 @@ static void copy_out_slices(const struct coll_segment *segment, const struct col
     }
 }
 
-/* Reduces a chunk at the root, for operations that are not sliced. */
+/* Reduces the whole chunk, for operations that are not sliced. */
 static void reduce_chunk(const struct coll_segment *segment, const struct coll_op *op)
 {
     struct slice chunk = coll_chunk_of(op, op->at);
@@ -119,7 +120,7 @@ static void reduce_own_block(const struct coll_segment *segment, const struct co
     coll_reduce(segment, op, op->out + chunk.at, from, chunk.bytes);
 }
 
-/* Copies out a chunk from each rank, or of each rank's block for this one. */
+/* Copies out each rank's chunk: of its tensor, or of its block for this rank. */
 static void copy_out_blocks(const struct coll_segment *segment, const struct coll_op *op)
 {
     struct slice chunk = coll_chunk_of(op, op->at);
@@ -172,7 +173,7 @@ void coll_pipelined_run(struct coll_segment *segment, struct coll_op *op)
     }
 }
 
-/* ---- how many steps ---------------------------------------------------------------------------------------- */
+/* ---- chunks and steps -------------------------------------------------------------------------------------- */
 
 /* Cuts blocks into chunks of similar size, in whole lines. */
 void coll_pipelined_cut(const struct coll_segment *segment, struct coll_op *op)
@@ -180,7 +181,7 @@ void coll_pipelined_cut(const struct coll_segment *segment, struct coll_op *op)
     size_t line = COLL_ALIGN, most = op->separate != COLL_NO_PATH && segment->fragment_bytes > PAIR_CHUNK
                                          ? PAIR_CHUNK
                                          : segment->fragment_bytes;
-    if (op->path == COLL_LOCKSTEP) most = SPLIT_CHUNK;
+    if (op->path == COLL_LOCKSTEP) most = LOCKSTEP_CHUNK;
     if (tutti_kind_in_blocks(op->kind)) most = most / (size_t)segment->n / line * line;
     size_t chunks = (op->bytes + most - 1) / most;
     op->chunk = ((op->bytes + chunks - 1) / chunks + line - 1) / line * line;

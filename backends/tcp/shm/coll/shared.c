@@ -1,8 +1,8 @@
 /* Operations on memory of tutti_alloc, which the peers map.
  *
- * An operation need not go through the fragments if all data to be read can be read in place.  Only a rank itself knows
- * whether its tensors are shared, so each declares it in its first control slot.  All ranks decide by the same slots,
- * those of the ranks whose memory is read, and then continue as in a large operation.
+ * An operation need not go through the fragments if all its data can be read in place.  Only a rank itself knows
+ * whether its tensors are shared, so each rank declares that in its first control slot.  All ranks decide by the same
+ * slots, those of the ranks whose memory is read.  Then they continue with a direct operation.
  */
 #include "tcp/shm/coll/parts.h"
 
@@ -14,15 +14,16 @@ static bool shares_blocks(const struct coll_segment *segment, const struct coll_
     return true;
 }
 
-/* True if the data that peers would read from this rank is shared. */
+/* True if all data that peers would read from this rank are shared. */
 static bool shares(const struct coll_segment *segment, const struct coll_op *op)
 {
     bool root = op->root == segment->rank, in = shm_is_shared(segment->shm, op->in, op->bytes);
     switch (op->kind) {
     case TUTTI_ALL_REDUCE:
-        return op->sliced && in && shm_is_shared(segment->shm, op->out, op->bytes); /* otherwise it would be slower */
+        return op->sliced && in &&
+               shm_is_shared(segment->shm, op->out, op->bytes); /* without slices sharing is slower */
     case TUTTI_ALL_TO_ALL:
-        return op->in != op->out && shares_blocks(segment, op); /* in place, it is overwritten while others read */
+        return op->in != op->out && shares_blocks(segment, op); /* in place, others would read while this rank writes */
     case TUTTI_REDUCE_SCATTER:
         return shares_blocks(segment, op);
     case TUTTI_SCATTER:
@@ -32,7 +33,7 @@ static bool shares(const struct coll_segment *segment, const struct coll_op *op)
     case TUTTI_GATHER:
         return root || in;
     case TUTTI_REDUCE:
-        return op->sliced && in; /* otherwise the others do not wait for the declaration */
+        return op->sliced && in; /* if not sliced, the others do not wait for the declaration */
     default:
         return in;
     }
@@ -41,8 +42,8 @@ static bool shares(const struct coll_segment *segment, const struct coll_op *op)
 bool coll_shared_declare(struct coll_segment *segment, struct coll_op *op)
 {
     struct coll_slot *slot = coll_slot_of(segment, segment->rank, op->first);
-    bool alone =
-        coll_is_from_root(op->kind) || (op->kind == TUTTI_GATHER && segment->n == 2); /* only this rank is read */
+    /* Only this rank's memory is read. */
+    bool alone = coll_is_from_root(op->kind) || (op->kind == TUTTI_GATHER && segment->n == 2);
     slot->shared = shares(segment, op);
     if (slot->shared) coll_direct_post(segment, op);
     return slot->shared && alone;
@@ -51,7 +52,7 @@ bool coll_shared_declare(struct coll_segment *segment, struct coll_op *op)
 bool coll_shared_by_all(const struct coll_segment *segment, const struct coll_op *op)
 {
     if (coll_is_from_root(op->kind)) return coll_slot_of(segment, op->root, op->first)->shared;
-    /* This rank's own slot first: if it says no, the others may not have arrived. */
+    /* Check this rank's own slot first: if its memory is not shared, the others may not have arrived. */
     if (!coll_slot_of(segment, segment->rank, op->first)->shared) return false;
     for (int i = 0; i < segment->n; i++)
         if (!coll_slot_of(segment, i, op->first)->shared) return false;

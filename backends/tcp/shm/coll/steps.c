@@ -1,4 +1,4 @@
-/* Steps of an operation: posting, waiting for the other ranks, and running: see coll.h. */
+/* Steps of an operation: posts them, waits for the other ranks, and runs them (coll.h). */
 #include "tcp/shm/coll/coll.h"
 
 bool coll_has_posted(const struct coll_segment *segment, int rank, uint64_t step)
@@ -12,7 +12,7 @@ static uint64_t step_of(const struct coll_op *op)
     return op->first + (uint64_t)op->at;
 }
 
-/* Returns the next step to post. */
+/* Returns the number of the next step to post. */
 static uint64_t next_step(const struct coll_op *op)
 {
     return op->first + (uint64_t)op->posted;
@@ -23,14 +23,14 @@ static bool is_posted(const struct coll_op *op)
     return op->posted > op->at;
 }
 
-/* Returns the step that all ranks must have posted before the next one: see coll.h. */
+/* Returns the step that all ranks must have posted before this rank posts its next one: see coll.h. */
 static uint64_t required_step(const struct coll_op *op)
 {
     return next_step(op) < op->depth ? 0 : next_step(op) - op->depth + 1;
 }
 
-/* Returns the step to wait for before that.  A waiting rank lets the others come closer, so that it need not check and
- * wait at each of the next steps. */
+/* Returns the step to wait for if the required one has not been posted.  It is a later one, so that this rank need not
+ * check and wait at each of the next steps. */
 static uint64_t awaited_step(const struct coll_op *op)
 {
     uint64_t before = required_step(op);
@@ -56,7 +56,7 @@ static void post_step(struct coll_segment *segment, struct coll_op *op)
     }
     slot->fingerprint = op->request->fingerprint;
     uint64_t step = next_step(op) << 1 | (segment->since_async == COLL_PATIENCE);
-    atomic_store_explicit(&slot->step, step, memory_order_release); /* publishes the control slot's contents */
+    atomic_store_explicit(&slot->step, step, memory_order_release); /* release: publishes the control slot */
     for (int i = 0; i < segment->n; i++)
         if (i != segment->rank) shm_wake(segment->shm, segment->local_rank[i]);
     op->posted++;
@@ -76,8 +76,8 @@ int coll_lost(const struct coll_segment *segment, int rank)
     return segment->host->error(TUTTI_ERR_PEER_LOST, "rank %d is lost: %s", peer->rank, peer->why);
 }
 
-/* True if the operation waits for the rank: to post this step or, if this rank's control slot is still in use, to
- * finish reading it. */
+/* True if the operation waits for the rank.  It waits for the rank to post this step or, if this rank's control slot is
+ * still in use, to finish reading it. */
 bool coll_op_awaits(const struct coll_segment *segment, const struct coll_op *op, int rank)
 {
     uint64_t step = is_posted(op) ? step_of(op) : awaited_step(op);
@@ -86,7 +86,7 @@ bool coll_op_awaits(const struct coll_segment *segment, const struct coll_op *op
     return !coll_has_posted(segment, rank, step);
 }
 
-/* Returns 1 if all awaited ranks may still arrive, or an error if one is lost, whichever others are late. */
+/* Returns 1 if all awaited ranks may still arrive, or an error if any of them is lost. */
 static int check_lost(const struct coll_segment *segment, const struct coll_op *op)
 {
     for (int i = 0; segment->shm->has_lost && i < segment->n; i++) {
@@ -96,18 +96,19 @@ static int check_lost(const struct coll_segment *segment, const struct coll_op *
     return 1;
 }
 
-/* Checks whether this rank's control slot and fragment for the next step may be filled: see coll.h.  Returns TUTTI_OK
- * if so, 1 if not yet, or an error if never. */
+/* Returns TUTTI_OK if this rank may fill its control slot and buffer for the next step (coll.h), 1 if it must wait, or
+ * an error if an awaited rank is lost. */
 static int check_slot_free(struct coll_segment *segment, const struct coll_op *op)
 {
     if (required_step(op) <= segment->all_in) return TUTTI_OK;
-    for (int i = 0; i < segment->n; i++) /* acquire: the rank's reads of the slot come before this rank's writes */
+    /* The acquire in coll_has_posted orders the other ranks' reads of the slot before this rank's writes. */
+    for (int i = 0; i < segment->n; i++)
         if (i != segment->rank && !coll_has_posted(segment, i, awaited_step(op))) return check_lost(segment, op);
     segment->all_in = awaited_step(op);
     return TUTTI_OK;
 }
 
-/* Checks one rank.  Returns TUTTI_OK if it has arrived and agrees, 1 if it has not arrived, or an error. */
+/* Returns TUTTI_OK if the rank has arrived and agrees, 1 if it has not arrived, or an error. */
 static int check_arrival(struct coll_segment *segment, const struct coll_op *op, int rank)
 {
     const struct coll_slot *slot = coll_slot_of(segment, rank, step_of(op));
@@ -115,7 +116,7 @@ static int check_arrival(struct coll_segment *segment, const struct coll_op *op,
     if (slot->fingerprint == op->request->fingerprint) return TUTTI_OK;
     op->request->source = rank;
     op->request->found_fingerprint = slot->fingerprint;
-    return segment->host->error(TUTTI_ERR_MISMATCH, "rank %d is in another operation or passed other arguments",
+    return segment->host->error(TUTTI_ERR_MISMATCH, "rank %d called another operation or passed other arguments",
                                 segment->shm->peer[segment->local_rank[rank]].rank);
 }
 
@@ -133,11 +134,11 @@ static int await_arrivals(struct coll_segment *segment, struct coll_op *op)
     return TUTTI_OK;
 }
 
-/* Data read from a peer's memory is valid if all peers are still alive: then no pid was reused meanwhile.  No rank can
- * have completed the operation yet, so none may have exited. */
+/* Returns TUTTI_OK if all peers are still alive.  Then no pid has been reused, so data that were read from their memory
+ * are valid.  No rank can have completed the operation yet, so none may have exited. */
 static int check_all_alive(struct coll_segment *segment)
 {
-    shm_check_liveness(segment->shm); /* includes an acquire fence: see withdraw_steps */
+    shm_check_liveness(segment->shm); /* includes an acquire fence: see coll_withdraw_steps */
     for (int i = 0; i < segment->n; i++) {
         int status = i == segment->rank ? TUTTI_OK : coll_lost(segment, i);
         if (status != TUTTI_OK) return status;
@@ -145,7 +146,7 @@ static int check_all_alive(struct coll_segment *segment)
     return TUTTI_OK;
 }
 
-/* In the last step all ranks have read what they need. */
+/* True for the last step of a direct operation, in which a rank has read all it needs. */
 static bool is_last(const struct coll_op *op)
 {
     return op->path == COLL_DIRECT && op->at == op->steps - 1;
@@ -172,15 +173,15 @@ static int run_step(struct coll_segment *segment, struct coll_op *op)
     return TUTTI_OK;
 }
 
-/* Assigns steps when an operation starts to run: only then is it known how many the previous one took. */
-static int start(struct coll_segment *segment, struct coll_op *op)
+/* Assigns steps to an operation that starts to run.  The previous operation's number of steps is not known earlier. */
+static int start_op(struct coll_segment *segment, struct coll_op *op)
 {
     int status = op->path == COLL_DIRECT ? coll_direct_prepare(segment, op) : TUTTI_OK;
     if (status == TUTTI_OK) op->first = segment->next;
     return status;
 }
 
-/* Switches to the direct path: the data can be, or is better, read in place. */
+/* Switches to the direct path: the data can be read in place, or reading them is faster. */
 static int switch_to_direct(struct coll_segment *segment, struct coll_op *op)
 {
     int status = coll_direct_prepare(segment, op);
@@ -190,7 +191,7 @@ static int switch_to_direct(struct coll_segment *segment, struct coll_op *op)
     return TUTTI_OK;
 }
 
-/* All ranks have declared whether their memory is shared. */
+/* Continues once all ranks have declared whether their memory is shared. */
 static int continue_after_probe(struct coll_segment *segment, struct coll_op *op)
 {
     if (coll_shared_by_all(segment, op)) return switch_to_direct(segment, op);
@@ -198,19 +199,20 @@ static int continue_after_probe(struct coll_segment *segment, struct coll_op *op
     return TUTTI_OK;
 }
 
-/* An operation in lockstep alternates between both ranks to its end.  If a rank started one and then computed, the
- * other would wait, while otherwise it would find all data at once.  So lockstep is used only while both ranks wait for
- * all their calls.  Both must decide alike, so they use what both declared in the step before the operation's first,
- * which this rank has seen.  The first operation has no such step. */
+/* True if both ranks wait for all their calls, as lockstep needs.  An operation in lockstep alternates between both
+ * ranks to its end.  If a rank started one and then computed, the other would wait; on another path it would find all
+ * data at once.  Both must decide alike, so they use their declarations in the step before the operation's first, which
+ * this rank has seen.  The first operation has no such step. */
 static bool both_wait(const struct coll_segment *segment, const struct coll_op *op)
 {
     uint64_t before = op->first - 1, waits = before << 1 | 1;
-    for (int i = 0; i < segment->n; i++) /* relaxed: the step was acquired before */
+    /* relaxed: this rank has acquired the step before */
+    for (int i = 0; i < segment->n; i++)
         if (atomic_load_explicit(&coll_slot_of(segment, i, before)->step, memory_order_relaxed) != waits) return false;
     return true;
 }
 
-/* Chooses between the path and its alternatives. */
+/* Chooses between the operation's path and its alternatives. */
 static int choose_path(struct coll_segment *segment, struct coll_op *op)
 {
     op->is_separate = op->separate != COLL_NO_PATH && !coll_cache_is_shared(segment, op);
@@ -245,7 +247,7 @@ static int post_steps(struct coll_segment *segment, struct coll_op *op, bool *mo
 static int run_steps(struct coll_segment *segment, struct coll_op *op, bool *moved)
 {
     if (op->first == 0) {
-        int status = start(segment, op);
+        int status = start_op(segment, op);
         if (status != TUTTI_OK) return status;
         begin_step(segment, op);
     }
@@ -257,10 +259,10 @@ static int run_steps(struct coll_segment *segment, struct coll_op *op, bool *mov
             if (status != TUTTI_OK) return status;
             *moved = true;
             if (op->probes && op->at == 0) status = continue_after_probe(segment, op);
-            op->arrived = status == TUTTI_OK; /* a failure is found again: see coll_begin */
+            op->arrived = status == TUTTI_OK; /* not after a failure, which must be found again: see coll_begin */
             if (status != TUTTI_OK) return status;
         }
-        if (worked) return 1; /* one chunk per call */
+        if (worked) return 1; /* at most one chunk per call */
         status = run_step(segment, op);
         if (status < 0) return status;
         *moved = true;
@@ -277,7 +279,7 @@ int coll_advance(struct coll_segment *segment, struct coll_op *op, bool *moved)
     return status;
 }
 
-/* True if it uses no buffer that a longer operation may use: see coll.h. */
+/* True if the operation uses no buffer that a longer operation may use: see coll.h. */
 static bool is_short(const struct coll_op *op)
 {
     return op->path == COLL_EAGER && op->in_bytes <= COLL_SMALL && !op->probes && !has_choice(op);
@@ -292,19 +294,19 @@ bool coll_run_ahead(struct coll_segment *segment, struct coll_op *op)
     if (first - current->first > COLL_RUN_AHEAD) return false;
     op->first = first;
     begin_step(segment, op);
-    return post_steps(segment, op, &moved) == TUTTI_OK && moved; /* a failure is found again when it runs */
+    return post_steps(segment, op, &moved) == TUTTI_OK && moved; /* a failure is found again when the operation runs */
 }
 
-/* Peers check this rank in the last
- * step after they have read, with a fence in between (check_all_alive).  The caller's later writes come after these
- * stores, because of the fence here.  A peer that has read any of them finds the step withdrawn. */
+/* The fence orders these stores before the caller's later writes to its memory.  Peers check this rank in the last step
+ * after they have read, with a fence in between (check_all_alive).  A peer that has read any of those writes therefore
+ * finds the step withdrawn. */
 void coll_withdraw_steps(struct coll_segment *segment, const struct coll_op *op)
 {
-    if (op->first == 0) return; /* it has not started */
+    if (op->first == 0) return; /* the operation has not started */
     if (op->path != COLL_EAGER) segment->shm->arena.is_read = true;
     for (int i = 0; i < op->steps; i++) {
         struct coll_slot *slot = coll_slot_of(segment, segment->rank, op->first + (uint64_t)i);
-        if (atomic_load_explicit(&slot->step, memory_order_relaxed) >> 1 < op->first) continue; /* not posted */
+        if (atomic_load_explicit(&slot->step, memory_order_relaxed) >> 1 < op->first) continue; /* not posted yet */
         atomic_store_explicit(&slot->step, 0, memory_order_relaxed);
     }
     atomic_thread_fence(memory_order_release);
@@ -313,6 +315,6 @@ void coll_withdraw_steps(struct coll_segment *segment, const struct coll_op *op)
 bool coll_op_is_ready(struct coll_segment *segment, const struct coll_op *op)
 {
     if (!is_posted(op)) return check_slot_free(segment, op) != 1;
-    if (op->arrived) return true; /* in the middle of its blocks */
+    if (op->arrived) return true; /* the step has blocks left */
     return coll_has_posted(segment, op->peer, step_of(op));
 }

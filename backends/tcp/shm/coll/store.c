@@ -1,9 +1,7 @@
-/* What a rank writes for the others: eager buffers, fragments, and reduced results.  copy_in.c chooses the kind of
- * store.
- */
+/* Stores data for other ranks: eager buffers, fragments, and reduced results.  copy_in.c chooses the kind of store. */
 #include "tcp/shm/coll/parts.h"
 
-enum { BLOCK = 2 << 10 }; /* reduced in the first-level cache before it is stored non-temporally */
+enum { BLOCK = 2 << 10 }; /* bytes reduced in the first-level cache before they are stored non-temporally */
 
 /* Returns the bytes that this rank copies into its fragment in the step being posted. */
 static size_t fill_bytes(const struct coll_segment *segment, const struct coll_op *op)
