@@ -2,24 +2,24 @@
  * holds; see docs/conformance.md. */
 #include <stdio.h>
 
-#include "conformance/board.h"
 #include "conformance/join.h"
 #include "conformance/launch.h"
 #include "conformance/report.h"
+#include "conformance/scoreboard.h"
 
 static int run(const struct options *options, const struct cases *cases)
 {
     struct report *report = report_new(options, cases);
     for (int ranks = options->from_ranks; ranks <= options->to_ranks; ranks++) {
-        struct board *board = board_new(cases->n, ranks);
-        if (board == NULL) {
+        struct scoreboard *scoreboard = scoreboard_new(cases->n, ranks);
+        if (scoreboard == NULL) {
             perror("tutti-conformance: no memory for the results");
             return 2;
         }
-        int end = launch_run(board, options, cases);
-        report_add(report, board);
-        if (end < cases->n) report_broken(report, board, end);
-        board_free(board);
+        int end = launch_run(scoreboard, options, cases);
+        report_add(report, scoreboard);
+        if (end < cases->n) report_broken(report, scoreboard, end);
+        scoreboard_free(scoreboard);
     }
     int status = report_end(report);
     report_free(report);

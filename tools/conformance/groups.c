@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "conformance/board.h"
 #include "conformance/cases.h"
+#include "conformance/scoreboard.h"
 
 static enum verdict sum_is(struct rank *rank, tutti_group *group, int expected)
 {

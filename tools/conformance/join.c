@@ -20,7 +20,7 @@ enum { LATER_NS = 1000000000, LATER = 10, GOODBYE_MS = 60000 };
 struct join {
     const struct options *options;
     const struct cases *cases;
-    struct board *board;
+    struct scoreboard *scoreboard;
     struct report *report;
     struct rank watched; /* time to look for the others' results */
     atomic_bool through;
@@ -38,23 +38,23 @@ static bool reports(const struct join *join)
 static int conclude(const struct join *join, int at)
 {
     if (!reports(join)) {
-        if (at < join->cases->n) fprintf(stderr, "tutti-conformance: %s\n", join->board->end);
+        if (at < join->cases->n) fprintf(stderr, "tutti-conformance: %s\n", join->scoreboard->end);
         return at < join->cases->n;
     }
-    report_add(join->report, join->board);
-    if (at < join->cases->n) report_broken(join->report, join->board, at);
+    report_add(join->report, join->scoreboard);
+    if (at < join->cases->n) report_broken(join->report, join->scoreboard, at);
     return report_end(join->report);
 }
 
 /* Ends the run at the case that this rank is in, because nobody can restart ranks that a launcher started. */
 static int cut(struct join *join)
 {
-    struct board *board = join->board;
-    int at = atomic_load(&board->seats[join->watched.rank].at);
+    struct scoreboard *scoreboard = join->scoreboard;
+    int at = atomic_load(&scoreboard->seats[join->watched.rank].at);
     if (at >= join->cases->n) at = join->cases->n - 1;
-    if (strstr(board->end, "no groups") != NULL)
-        return conclude(join, at + (board_result(board, at, join->watched.rank)->verdict != NOT_RUN));
-    watch_blame(board, at);
+    if (strstr(scoreboard->end, "no groups") != NULL)
+        return conclude(join, at + (scoreboard_result(scoreboard, at, join->watched.rank)->verdict != NOT_RUN));
+    watch_blame(scoreboard, at);
     return conclude(join, at + 1);
 }
 
@@ -62,7 +62,7 @@ static int cut(struct join *join)
 
 static void look_for_others(struct join *join)
 {
-    join->watched.at = atomic_load(&join->board->seats[join->watched.rank].at);
+    join->watched.at = atomic_load(&join->scoreboard->seats[join->watched.rank].at);
     meeting_fetch(&join->watched);
 }
 
@@ -83,16 +83,17 @@ static void *watch(void *argument)
     sigset_t ends = mask_ends(SIG_BLOCK);
     while (!atomic_load(&join->through)) {
         bool told = sigtimedwait(&ends, NULL, &(struct timespec){.tv_nsec = 20000000}) == SIGTERM;
-        int at = atomic_load(&join->board->seats[join->watched.rank].at);
-        if (reports(join)) watch_tell(join->board, join->cases, &join->told, at);
-        bool hung = watch_quiet_ns(join->board) > limit_ns;
+        int at = atomic_load(&join->scoreboard->seats[join->watched.rank].at);
+        if (reports(join)) watch_tell(join->scoreboard, join->cases, &join->told, at);
+        bool hung = watch_quiet_ns(join->scoreboard) > limit_ns;
         if (!told && !hung) continue;
         if (told && !reports(join)) _exit(128 + SIGTERM);
         look_for_others(join);
         if (told)
-            board_end(join->board, "the launcher ended the job (SIGTERM); it says which rank failed, and how");
+            scoreboard_end(join->scoreboard,
+                           "the launcher ended the job (SIGTERM); it says which rank failed, and how");
         else
-            watch_say_hung(join->board, join->watched.at);
+            watch_say_hung(join->scoreboard, join->watched.at);
         int status = cut(join);
         fflush(NULL);
         _exit(status != 0 ? status : 1);
@@ -119,14 +120,14 @@ static int run(struct join *join, tutti_store *store)
     pthread_t watcher;
     struct rank *watched = &join->watched;
     watched->store = store;
-    watched->board = join->board;
+    watched->scoreboard = join->scoreboard;
     watched->options = join->options;
-    board_begin(join->board, 0);
+    scoreboard_begin(join->scoreboard, 0);
     if (pthread_create(&watcher, NULL, watch, join) != 0) {
         fprintf(stderr, "tutti-conformance: cannot start a thread\n");
         return 2;
     }
-    int broken = rank_run(join->board, join->options, join->cases, store, watched->rank);
+    int broken = rank_run(join->scoreboard, join->options, join->cases, store, watched->rank);
     atomic_store(&join->through, true);
     pthread_join(watcher, NULL);
     mask_ends(SIG_UNBLOCK);
@@ -144,10 +145,10 @@ int join_run(struct options *options, const struct cases *cases)
     if (!rendezvous_spec_parse(&place, options->backend)) return 2;
     options->from_ranks = options->to_ranks = place.size;
     join.watched = (struct rank){.rank = place.rank, .size = place.size};
-    join.board = board_new(cases->n, place.size);
-    if (join.board == NULL) perror("tutti-conformance: no memory for the results");
-    int status = join.board != NULL ? run(&join, place.store) : 2;
-    if (join.board != NULL) board_free(join.board);
+    join.scoreboard = scoreboard_new(cases->n, place.size);
+    if (join.scoreboard == NULL) perror("tutti-conformance: no memory for the results");
+    int status = join.scoreboard != NULL ? run(&join, place.store) : 2;
+    if (join.scoreboard != NULL) scoreboard_free(join.scoreboard);
     place_free(&place);
     report_free(join.report);
     fflush(NULL);

@@ -14,7 +14,7 @@
 #include "conformance/watch.h"
 
 struct start {
-    struct board *board;
+    struct scoreboard *scoreboard;
     const struct options *options;
     const struct cases *cases;
     tutti_store *store;
@@ -28,10 +28,10 @@ static int spawned_rank(int number, void *argument)
     const struct start *start = argument;
     tutti_store *store = NULL;
     if (rank_store(&store) != TUTTI_OK) {
-        board_end(start->board, "rank %d has no store: %s", number, tutti_last_error());
+        scoreboard_end(start->scoreboard, "rank %d has no store: %s", number, tutti_last_error());
         return 1;
     }
-    int result = rank_run(start->board, start->options, start->cases, store, number);
+    int result = rank_run(start->scoreboard, start->options, start->cases, store, number);
     tutti_store_free(store);
     return result;
 }
@@ -39,7 +39,7 @@ static int spawned_rank(int number, void *argument)
 static void *thread_rank(void *argument)
 {
     struct start *start = argument;
-    start->result = rank_run(start->board, start->options, start->cases, start->store, start->rank);
+    start->result = rank_run(start->scoreboard, start->options, start->cases, start->store, start->rank);
     return NULL;
 }
 
@@ -49,12 +49,12 @@ static int run_threads(struct start start)
     pthread_t threads[RANKS_MOST];
     int result = 0;
     if (tutti_store_memory(NULL, &start.store) != TUTTI_OK) return 1;
-    for (int i = 0; i < start.board->ranks; i++) {
+    for (int i = 0; i < start.scoreboard->ranks; i++) {
         starts[i] = start;
         starts[i].rank = i;
         if (pthread_create(&threads[i], NULL, thread_rank, &starts[i]) != 0) _exit(1);
     }
-    for (int i = 0; i < start.board->ranks; i++) {
+    for (int i = 0; i < start.scoreboard->ranks; i++) {
         pthread_join(threads[i], NULL);
         result |= starts[i].result;
     }
@@ -64,66 +64,67 @@ static int run_threads(struct start start)
 
 static int run_processes(struct start start)
 {
-    if (tutti_spawn(spawned_rank, &start, start.board->ranks) == TUTTI_OK) return 0;
-    board_end(start.board, "%s", tutti_last_error());
+    if (tutti_spawn(spawned_rank, &start, start.scoreboard->ranks) == TUTTI_OK) return 0;
+    scoreboard_end(start.scoreboard, "%s", tutti_last_error());
     return 1;
 }
 
 /* ---- in the parent ----------------------------------------------------------------------------------------------- */
 
 /* Returns the case that all ranks have reached. */
-static int reached(struct board *board)
+static int reached(struct scoreboard *scoreboard)
 {
-    int least = board->n_cases;
-    for (int i = 0; i < board->ranks; i++) {
-        int at = atomic_load(&board->seats[i].at);
+    int least = scoreboard->n_cases;
+    for (int i = 0; i < scoreboard->ranks; i++) {
+        int at = atomic_load(&scoreboard->seats[i].at);
         if (at < least) least = at;
     }
     return least;
 }
 
-static void end_launch(struct board *board, pid_t pid)
+static void end_launch(struct scoreboard *scoreboard, pid_t pid)
 {
-    for (int i = 0; i < board->ranks; i++) {
-        int rank = atomic_load(&board->seats[i].pid);
+    for (int i = 0; i < scoreboard->ranks; i++) {
+        int rank = atomic_load(&scoreboard->seats[i].pid);
         if (rank > 0) kill(rank, SIGKILL);
     }
     kill(pid, SIGKILL);
 }
 
 /* True if the launched process ran all cases. */
-static bool watch(struct board *board, const struct options *options, const struct cases *cases, pid_t pid, int *told)
+static bool watch(struct scoreboard *scoreboard, const struct options *options, const struct cases *cases, pid_t pid,
+                  int *told)
 {
     int64_t limit_ns = watch_limit_ns(options);
     bool hung = false;
     int status = 0;
     while (waitpid(pid, &status, WNOHANG) == 0) {
-        watch_tell(board, cases, told, reached(board));
-        if (!hung && watch_quiet_ns(board) > limit_ns) {
-            watch_say_hung(board, reached(board));
-            end_launch(board, pid);
+        watch_tell(scoreboard, cases, told, reached(scoreboard));
+        if (!hung && watch_quiet_ns(scoreboard) > limit_ns) {
+            watch_say_hung(scoreboard, reached(scoreboard));
+            end_launch(scoreboard, pid);
             hung = true;
         }
         usleep(10000);
     }
-    if (!hung && WIFEXITED(status) && WEXITSTATUS(status) == 0 && reached(board) == cases->n) {
-        watch_tell(board, cases, told, cases->n);
+    if (!hung && WIFEXITED(status) && WEXITSTATUS(status) == 0 && reached(scoreboard) == cases->n) {
+        watch_tell(scoreboard, cases, told, cases->n);
         return true;
     }
-    if (WIFSIGNALED(status)) board_end(board, "the ranks' process died of signal %d", WTERMSIG(status));
+    if (WIFSIGNALED(status)) scoreboard_end(scoreboard, "the ranks' process died of signal %d", WTERMSIG(status));
     return false;
 }
 
-int launch_run(struct board *board, const struct options *options, const struct cases *cases)
+int launch_run(struct scoreboard *scoreboard, const struct options *options, const struct cases *cases)
 {
     int told = 0;
     for (int first = 0; first < cases->n;) {
-        board_begin(board, first);
-        struct start start = {.board = board, .options = options, .cases = cases};
+        scoreboard_begin(scoreboard, first);
+        struct start start = {.scoreboard = scoreboard, .options = options, .cases = cases};
         fflush(NULL);
         pid_t parent = getpid(), pid = fork();
         if (pid < 0) {
-            board_end(board, "fork: %s", strerror(errno));
+            scoreboard_end(scoreboard, "fork: %s", strerror(errno));
             return first;
         }
         if (pid == 0) {
@@ -132,12 +133,13 @@ int launch_run(struct board *board, const struct options *options, const struct 
             setenv("TUTTI_LOG", "error", 0); /* ranks warn about what the cases provoke */
             _exit(options->threads ? run_threads(start) : run_processes(start));
         }
-        if (watch(board, options, cases, pid, &told)) break;
-        int at = reached(board);
-        if (at == first && board_result(board, at, 0)->verdict == NOT_RUN && strstr(board->end, "no groups") != NULL)
+        if (watch(scoreboard, options, cases, pid, &told)) break;
+        int at = reached(scoreboard);
+        if (at == first && scoreboard_result(scoreboard, at, 0)->verdict == NOT_RUN &&
+            strstr(scoreboard->end, "no groups") != NULL)
             return at;
         if (at == cases->n) at--;
-        watch_blame(board, at);
+        watch_blame(scoreboard, at);
         first = at + 1;
     }
     return cases->n;

@@ -2,11 +2,11 @@
 #ifndef CONFORMANCE_LAUNCH_H
 #define CONFORMANCE_LAUNCH_H
 
-#include "conformance/board.h"
 #include "conformance/cases.h"
+#include "conformance/scoreboard.h"
 
-/* Runs all cases on board->ranks ranks and leaves their results on the board.  Returns the number of cases, or the
- * first case that could not be run, with the reason in board->end. */
-int launch_run(struct board *board, const struct options *options, const struct cases *cases);
+/* Runs all cases on scoreboard->ranks ranks and leaves their results on the scoreboard.  Returns the number of cases,
+ * or the first case that could not be run, with the reason in scoreboard->end. */
+int launch_run(struct scoreboard *scoreboard, const struct options *options, const struct cases *cases);
 
 #endif

@@ -10,12 +10,12 @@ enum { KEY_MOST = 48, RECORD_MOST = TEXT_MOST + 64 };
 
 static struct seat *seat_of(struct rank *rank)
 {
-    return &rank->board->seats[rank->rank];
+    return &rank->scoreboard->seats[rank->rank];
 }
 
 static bool cannot(struct rank *rank, const char *what)
 {
-    board_end(rank->board, "rank %d cannot %s: %s", rank->rank, what, tutti_last_error());
+    scoreboard_end(rank->scoreboard, "rank %d cannot %s: %s", rank->rank, what, tutti_last_error());
     return false;
 }
 
@@ -28,13 +28,13 @@ static long long step_of(const struct rank *rank)
 
 static bool memory_has_come(struct rank *rank, int other)
 {
-    return atomic_load(&rank->board->seats[other].step) >= step_of(rank) ||
-           board_result(rank->board, rank->at, other)->verdict != NOT_RUN;
+    return atomic_load(&rank->scoreboard->seats[other].step) >= step_of(rank) ||
+           scoreboard_result(rank->scoreboard, rank->at, other)->verdict != NOT_RUN;
 }
 
 static bool memory_meet(struct rank *rank)
 {
-    pthread_barrier_wait(&rank->board->meeting);
+    pthread_barrier_wait(&rank->scoreboard->meeting);
     return true;
 }
 
@@ -95,7 +95,8 @@ static bool fetch(struct rank *rank, int first, int n, int64_t timeout_ms)
     }
     if (tutti_store_multi_get(rank->store, names, n, records, timeout_ms) != TUTTI_OK) return false;
     for (int i = 0; i < n; i++)
-        right &= first + i == rank->rank || read_record(&records[i], board_result(rank->board, rank->at, first + i));
+        right &= first + i == rank->rank ||
+                 read_record(&records[i], scoreboard_result(rank->scoreboard, rank->at, first + i));
     tutti_bytes_free(records, n);
     return right;
 }
@@ -104,7 +105,7 @@ static bool fetch(struct rank *rank, int first, int n, int64_t timeout_ms)
 static bool store_after(struct rank *rank)
 {
     char record[RECORD_MOST], key[KEY_MOST];
-    int bytes = write_record(board_result(rank->board, rank->at, rank->rank), record);
+    int bytes = write_record(scoreboard_result(rank->scoreboard, rank->at, rank->rank), record);
     key_of_result(rank, rank->rank, key);
     if (tutti_store_set(rank->store, key, record, (size_t)bytes) != TUTTI_OK) return cannot(rank, "tell its result");
     return fetch(rank, 0, rank->size, TUTTI_INFINITE) || cannot(rank, "learn the others' results");

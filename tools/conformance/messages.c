@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "conformance/board.h"
 #include "conformance/cases.h"
 #include "conformance/input.h"
+#include "conformance/scoreboard.h"
 
 enum { MANY = 1000, WAIT = 20000 };
 

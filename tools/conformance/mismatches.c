@@ -6,8 +6,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "conformance/board.h"
 #include "conformance/cases.h"
+#include "conformance/scoreboard.h"
 
 enum { OWN_MS = 10000, SHORT_MS = 400 };
 
@@ -19,11 +19,11 @@ static bool is_last(const struct rank *rank)
 /* Checks that the group has failed, gives the reason, can be destroyed, and that its parent still works. */
 static enum verdict failed_group(struct rank *rank, tutti_group *group, const char *part)
 {
-    int64_t start = board_now_ns();
+    int64_t start = scoreboard_now_ns();
     int status = tutti_barrier(tutti_with(.group = group));
     if (status != TUTTI_ERR_ABORTED)
         return rank_fail(rank, "a call on the failed group answers %s", tutti_status_string(status));
-    FAIL_UNLESS(board_now_ns() - start < OWN_MS / 2 * 1000000LL); /* not by a timeout */
+    FAIL_UNLESS(scoreboard_now_ns() - start < OWN_MS / 2 * 1000000LL); /* not by a timeout */
     FAIL_UNLESS(part == NULL || strstr(tutti_last_error(), part) != NULL);
     rank_meet(rank);
     FAIL_UNLESS(tutti_destroy_process_group(group) == TUTTI_OK);
@@ -121,11 +121,11 @@ static enum verdict missing_for(struct rank *rank, enum late what, int64_t ms, b
     tutti_opts opts = {.group = group, .timeout_ms = what == PER_CALL ? ms : 0};
     snprintf(name, sizeof name, "rank %d", rank->size - 1);
     enum verdict verdict = PASSED;
-    int64_t start = board_now_ns();
+    int64_t start = scoreboard_now_ns();
     if (!is_last(rank)) {
         int status =
             what == MONITORED ? tutti_monitored_barrier(&opts) : tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, &opts);
-        int64_t took = (board_now_ns() - start) / 1000000;
+        int64_t took = (scoreboard_now_ns() - start) / 1000000;
         *unnamed = strstr(tutti_last_error(), name) == NULL;
         if (status == TUTTI_ERR_UNSUPPORTED)
             verdict = rank_skip(rank);
@@ -201,10 +201,10 @@ static enum verdict aborted(struct rank *rank)
         usleep(50000);
         FAIL_UNLESS(tutti_abort(group, "enough of it") == TUTTI_OK);
     } else {
-        int64_t start = board_now_ns();
+        int64_t start = scoreboard_now_ns();
         int status = tutti_barrier(tutti_with(.group = group));
         FAIL_UNLESS(status == TUTTI_ERR_ABORTED && strstr(tutti_last_error(), "enough of it") != NULL);
-        FAIL_UNLESS(board_now_ns() - start < OWN_MS / 2 * 1000000LL);
+        FAIL_UNLESS(scoreboard_now_ns() - start < OWN_MS / 2 * 1000000LL);
     }
     return failed_group(rank, group, "enough of it");
 }

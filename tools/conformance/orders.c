@@ -4,10 +4,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "conformance/board.h"
 #include "conformance/cases.h"
 #include "conformance/input.h"
 #include "conformance/options.h"
+#include "conformance/scoreboard.h"
 
 enum { N = 30011 };
 

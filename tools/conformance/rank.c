@@ -80,7 +80,7 @@ int rank_own_group(struct rank *rank, int64_t timeout_ms, tutti_group **group)
 
 static struct result *result_of(struct rank *rank)
 {
-    return board_result(rank->board, rank->at, rank->rank);
+    return scoreboard_result(rank->scoreboard, rank->at, rank->rank);
 }
 
 enum verdict rank_fail(struct rank *rank, const char *format, ...)
@@ -152,12 +152,12 @@ static bool applies(const struct rank *rank, const struct check *check)
 static void run_case(struct rank *rank, const struct check *check)
 {
     struct result *result = result_of(rank);
-    int64_t start = board_now_ns();
+    int64_t start = scoreboard_now_ns();
     rank->check = check;
     rank->met = 0;
     rank->seed = input_mix(rank->options->seed, hash_name(check->name)); /* not its index, which a filter changes */
     enum verdict verdict = check->run(rank);
-    result->seconds = (float)((double)(board_now_ns() - start) / 1e9);
+    result->seconds = (float)((double)(scoreboard_now_ns() - start) / 1e9);
     /* the others may wait for something that this rank will not do */
     if (verdict == FAILED && rank->size > 1) {
         for (int i = GROUPS - 1; i >= 0; i--)
@@ -171,27 +171,28 @@ static void run_case(struct rank *rank, const struct check *check)
 static bool all_well(struct rank *rank, const struct check *check)
 {
     char text[TEXT_MOST];
-    return board_fold(rank->board, rank->at, check, text, sizeof text) != FAILED;
+    return scoreboard_fold(rank->scoreboard, rank->at, check, text, sizeof text) != FAILED;
 }
 
 static int no_groups(struct rank *rank)
 {
-    board_end(rank->board, "rank %d of %d has no groups: %s", rank->rank, rank->size, tutti_last_error());
+    scoreboard_end(rank->scoreboard, "rank %d of %d has no groups: %s", rank->rank, rank->size, tutti_last_error());
     return 1;
 }
 
-int rank_run(struct board *board, const struct options *options, const struct cases *cases, tutti_store *store,
-             int number)
+int rank_run(struct scoreboard *scoreboard, const struct options *options, const struct cases *cases,
+             tutti_store *store, int number)
 {
-    struct rank rank = {.board = board, .options = options, .store = store, .rank = number, .size = board->ranks};
-    struct seat *seat = &board->seats[number];
+    struct rank rank = {
+        .scoreboard = scoreboard, .options = options, .store = store, .rank = number, .size = scoreboard->ranks};
+    struct seat *seat = &scoreboard->seats[number];
     atomic_store(&seat->pid, options->threads ? 0 : getpid());
-    rank.at = board->first;
+    rank.at = scoreboard->first;
     if (open_groups(&rank) != TUTTI_OK) return no_groups(&rank);
     for (; rank.at < cases->n; rank.at++) {
         const struct check *check = &cases->check[rank.at];
         if (!applies(&rank, check)) continue;
-        atomic_store(&seat->since_ns, board_now_ns());
+        atomic_store(&seat->since_ns, scoreboard_now_ns());
         atomic_store(&seat->at, rank.at);
         run_case(&rank, check);
         if (!meeting_after(&rank)) return 1;

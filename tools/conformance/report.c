@@ -28,7 +28,7 @@ struct report *report_new(const struct options *options, const struct cases *cas
     if (report == NULL) abort();
     report->options = options;
     report->cases = cases;
-    report->start_ns = board_now_ns();
+    report->start_ns = scoreboard_now_ns();
     return report;
 }
 
@@ -71,27 +71,27 @@ static void print_failure(const struct report *report, const struct outcome *out
     putchar('\n');
 }
 
-void report_add(struct report *report, struct board *board)
+void report_add(struct report *report, struct scoreboard *scoreboard)
 {
     for (int at = 0; at < report->cases->n; at++) {
         char text[TEXT_MOST + 80];
         const struct check *check = &report->cases->check[at];
-        struct outcome outcome = {.check = check, .ranks = board->ranks};
-        outcome.verdict = board_fold(board, at, check, text, sizeof text);
-        outcome.seconds = (double)board_result(board, at, 0)->seconds;
+        struct outcome outcome = {.check = check, .ranks = scoreboard->ranks};
+        outcome.verdict = scoreboard_fold(scoreboard, at, check, text, sizeof text);
+        outcome.seconds = (double)scoreboard_result(scoreboard, at, 0)->seconds;
         if (outcome.verdict == NOT_RUN) continue;
         if (outcome.verdict != PASSED) outcome.text = strdup(text);
         keep(report, outcome);
-        if (outcome.verdict == FAILED) fprintf(stderr, "  FAILED %s, %d ranks\n", check->name, board->ranks);
+        if (outcome.verdict == FAILED) fprintf(stderr, "  FAILED %s, %d ranks\n", check->name, scoreboard->ranks);
     }
 }
 
-void report_broken(struct report *report, const struct board *board, int at)
+void report_broken(struct report *report, const struct scoreboard *scoreboard, int at)
 {
     int rest = report->cases->n - at;
     report->broken++;
-    printf("BROKEN with %d ranks: %d case%s, from %s on, could not be run: %s\n", board->ranks, rest,
-           rest == 1 ? "" : "s", report->cases->check[at].name, board->end);
+    printf("BROKEN with %d ranks: %d case%s, from %s on, could not be run: %s\n", scoreboard->ranks, rest,
+           rest == 1 ? "" : "s", report->cases->check[at].name, scoreboard->end);
 }
 
 static void print_table(const struct report *report, int total[FAILED + 1])
@@ -111,7 +111,7 @@ static void print_table(const struct report *report, int total[FAILED + 1])
         printf("%-26s %8d %8d %8d %9.2f\n", kind, count[PASSED], count[SKIPPED], count[FAILED], seconds);
     }
     printf("%-26s %8d %8d %8d %9.2f\n", "all", total[PASSED], total[SKIPPED], total[FAILED],
-           (double)(board_now_ns() - report->start_ns) / 1e9);
+           (double)(scoreboard_now_ns() - report->start_ns) / 1e9);
 }
 
 static void print_reasons(const struct report *report)

@@ -2,15 +2,15 @@
 #ifndef CONFORMANCE_REPORT_H
 #define CONFORMANCE_REPORT_H
 
-#include "conformance/board.h"
 #include "conformance/cases.h"
+#include "conformance/scoreboard.h"
 
 struct report;
 
 struct report *report_new(const struct options *options, const struct cases *cases);
-void report_add(struct report *report, struct board *board); /* Called after each launch. */
-/* Records that the cases from `at` on were not run, because of board->end. */
-void report_broken(struct report *report, const struct board *board, int at);
+void report_add(struct report *report, struct scoreboard *scoreboard); /* Called after each launch. */
+/* Records that the cases from `at` on were not run, because of scoreboard->end. */
+void report_broken(struct report *report, const struct scoreboard *scoreboard, int at);
 
 /* Prints the report and writes the file.  Returns the program's exit status. */
 int report_end(struct report *report);

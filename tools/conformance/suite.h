@@ -15,17 +15,17 @@ enum where { WORLD = 0, MEMBERS_ONLY, SPLIT, REVERSED, GROUPS };
 
 extern const char *const where_names[GROUPS];
 
-struct board;
+struct scoreboard;
 struct check;
 
 /* One rank of a launch: a process or a thread. */
 struct rank {
-    struct board *board;
+    struct scoreboard *scoreboard;
     const struct options *options;
     tutti_store *store;          /* all ranks' store; groups of their own are made from prefixes of it */
     tutti_group *groups[GROUPS]; /* the world's first ranks; the handle of a non-member has rank -1 */
     int rank, size;
-    int at;  /* the case's place on the board */
+    int at;  /* the case's place on the scoreboard */
     int met; /* how often it has synchronised within the case */
     uint64_t seed;
     const struct check *check;
@@ -55,7 +55,7 @@ struct check {
     struct spec spec;
 };
 
-/* End a case early: they write the reason on the board and return the verdict. */
+/* End a case early: they write the reason on the scoreboard and return the verdict. */
 enum verdict rank_fail(struct rank *rank, const char *format, ...) __attribute__((format(printf, 2, 3)));
 enum verdict rank_skip(struct rank *rank);
 enum verdict rank_status(struct rank *rank, const char *file, int line, const char *what, int status);

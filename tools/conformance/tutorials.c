@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "conformance/board.h"
 #include "conformance/cases.h"
+#include "conformance/scoreboard.h"
 
 static tutti_opts world(struct rank *rank)
 {
@@ -99,13 +99,13 @@ static enum verdict timed(struct rank *rank)
 {
     tutti_opts opts = world(rank);
     float x = (float)rank->rank;
-    int64_t start = board_now_ns();
+    int64_t start = scoreboard_now_ns();
     TRY(tutti_barrier(&opts));
     TRY(tutti_reduce(tutti_view(&x, 1), 0, TUTTI_SUM, &opts));
     x = (float)rank->rank;
     TRY(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, &opts));
     TRY(tutti_barrier(&opts));
-    FAIL_UNLESS(x == sum_of(rank) && board_now_ns() > start);
+    FAIL_UNLESS(x == sum_of(rank) && scoreboard_now_ns() > start);
     return PASSED;
 }
 

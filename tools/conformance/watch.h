@@ -1,22 +1,22 @@
-/* What a watcher of the ranks asks of the board, and writes on it when the run ends early. */
+/* What a watcher of the ranks asks of the scoreboard, and writes on it when the run ends early. */
 #ifndef CONFORMANCE_WATCH_H
 #define CONFORMANCE_WATCH_H
 
-#include "conformance/board.h"
 #include "conformance/cases.h"
+#include "conformance/scoreboard.h"
 
 /* How long a case may take, and how long none may begin. */
 int64_t watch_limit_ns(const struct options *options);
-int64_t watch_quiet_ns(struct board *board);
+int64_t watch_quiet_ns(struct scoreboard *scoreboard);
 
 /* Prints the kinds of cases that have finished; `at` is the current case, *told the number printed so far. */
-void watch_tell(const struct board *board, const struct cases *cases, int *told, int at);
+void watch_tell(const struct scoreboard *scoreboard, const struct cases *cases, int *told, int at);
 
-/* Sets board->end for a case that does not end. */
-void watch_say_hung(struct board *board, int at);
+/* Sets scoreboard->end for a case that does not end. */
+void watch_say_hung(struct scoreboard *scoreboard, int at);
 
-/* Records the case at which a launch ended as failed on the ranks without a result, or on all. board->end has the
+/* Records the case at which a launch ended as failed on the ranks without a result, or on all. scoreboard->end has the
  * reason. */
-void watch_blame(struct board *board, int at);
+void watch_blame(struct scoreboard *scoreboard, int at);
 
 #endif

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "conformance/board.h"
 #include "conformance/cases.h"
+#include "conformance/scoreboard.h"
 
 enum { WAIT = 20000, N = 40000 };
 

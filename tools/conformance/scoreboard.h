@@ -1,9 +1,9 @@
 /* State that the ranks of a launch and their parent share: memory inherited by fork.  A rank that a launcher started
- * has a board of its own, on which meeting.c keeps the others' results.  Nothing here goes through the backend under
- * test.
+ * has a scoreboard of its own, on which meeting.c keeps the others' results.  Nothing here goes through the backend
+ * under test.
  */
-#ifndef CONFORMANCE_BOARD_H
-#define CONFORMANCE_BOARD_H
+#ifndef CONFORMANCE_SCOREBOARD_H
+#define CONFORMANCE_SCOREBOARD_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -25,7 +25,7 @@ struct result {                   /* of a case on a rank */
     char text[TEXT_MOST];
 };
 
-struct board {
+struct scoreboard {
     pthread_barrier_t meeting;
     int n_cases, ranks, first; /* the launch begins with case `first` */
     atomic_bool ended;
@@ -34,20 +34,20 @@ struct board {
     struct result results[]; /* [case * RANKS_MOST + rank] */
 };
 
-struct board *board_new(int n_cases, int ranks);
-void board_free(struct board *board);
-void board_begin(struct board *board, int first); /* before each launch */
+struct scoreboard *scoreboard_new(int n_cases, int ranks);
+void scoreboard_free(struct scoreboard *scoreboard);
+void scoreboard_begin(struct scoreboard *scoreboard, int first); /* before each launch */
 
-void board_end(struct board *board, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void scoreboard_end(struct scoreboard *scoreboard, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-static inline struct result *board_result(struct board *board, int at, int rank)
+static inline struct result *scoreboard_result(struct scoreboard *scoreboard, int at, int rank)
 {
-    return &board->results[(size_t)at * RANKS_MOST + (size_t)rank];
+    return &scoreboard->results[(size_t)at * RANKS_MOST + (size_t)rank];
 }
 
-int64_t board_now_ns(void);
+int64_t scoreboard_now_ns(void);
 
 /* Combines the ranks' verdicts on a case. text receives the reason given by the rank that knows it best. */
-enum verdict board_fold(struct board *board, int at, const struct check *check, char *text, size_t room);
+enum verdict scoreboard_fold(struct scoreboard *scoreboard, int at, const struct check *check, char *text, size_t room);
 
 #endif
