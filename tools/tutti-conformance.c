@@ -1,5 +1,5 @@
-/* tutti-conformance: shows for any backend, through the public API alone, that each line of the operations' meaning
- * holds; see docs/conformance.md. */
+/* tutti-conformance: tests, through the public API alone, that a backend follows every rule of the operations.  See
+ * docs/conformance.md. */
 #include <stdio.h>
 
 #include "conformance/join.h"
@@ -36,7 +36,7 @@ int main(int argc, char **argv)
     if (options.list) {
         report_list(&options, &cases);
     } else if (cases.n == 0) {
-        fprintf(stderr, "tutti-conformance: no case is called \"%s\"; see --list\n", options.filter);
+        fprintf(stderr, "tutti-conformance: no case matches --filter \"%s\"; --list shows the cases\n", options.filter);
         status = 2;
     } else {
         status = options.join ? join_run(&options, &cases) : run(&options, &cases);

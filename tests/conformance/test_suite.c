@@ -162,8 +162,8 @@ static struct spoilt {
     {"die", JOB(3), "--join", {"BROKEN with 3 ranks: ", "the launcher ended the job"}, NULL},
     {"lose", "", "--ranks 3", {"TUTTI_ERR_TIMEOUT"}, NULL},
     {"lose", JOB(3), "--join", {"TUTTI_ERR_TIMEOUT"}, NULL},
-    {"flip", "", "--ranks 3", {"out block 1 of 3: element"}, NULL},
-    {"flip", JOB(3), "--join", {"out block 1 of 3: element"}, NULL},
+    {"flip", "", "--ranks 3", {"output block 1 of 3: element"}, NULL},
+    {"flip", JOB(3), "--join", {"output block 1 of 3: element"}, NULL},
 };
 
 enum { SPOILT = sizeof spoilt / sizeof *spoilt };

@@ -1,4 +1,4 @@
-/* Invalid arguments: all ranks refuse them alike, and the group still works. */
+/* Cases of invalid arguments: all ranks refuse them alike, and the group stays usable. */
 #include <stdio.h>
 #include <string.h>
 
@@ -60,7 +60,7 @@ static enum verdict lists(struct rank *rank)
 {
     float x[128] = {0};
     int n = rank->size;
-    tutti_tensor list[RANKS_MOST + 1], mixed[RANKS_MOST + 1];
+    tutti_tensor list[RANKS_MAX + 1], mixed[RANKS_MAX + 1];
     tutti_opts opts = {.group = rank->groups[WORLD]};
     bool is_root = rank->rank == 0;
     for (int i = 0; i <= n; i++) list[i] = mixed[i] = tutti_view(x + 2 * i, 2);
@@ -69,7 +69,7 @@ static enum verdict lists(struct rank *rank)
     INVALID(tutti_all_gather(NULL, n, tutti_view(x + 64, 2), &opts));
     INVALID(tutti_all_gather(list, n - 1, tutti_view(x + 64, 2), &opts));
     INVALID(tutti_all_gather(mixed, n, tutti_view(x + 64, 2), &opts));
-    INVALID(tutti_all_gather(list, n, tutti_view(x + 64, 3), &opts)); /* the rank's own entry has another size */
+    INVALID(tutti_all_gather(list, n, tutti_view(x + 64, 3), &opts)); /* the rank's own entry has a different size */
     INVALID(tutti_reduce_scatter(tutti_view(x + 64, 2), list, n + 1, TUTTI_SUM, &opts));
     INVALID(tutti_all_to_all(list, list, n + 1, &opts));
     INVALID(tutti_all_to_all(list, NULL, n, &opts));
@@ -78,7 +78,7 @@ static enum verdict lists(struct rank *rank)
         INVALID(tutti_gather(tutti_view(x + 64, 2), list, n + 1, 0, &opts));
         INVALID(tutti_scatter(tutti_view(x + 64, 2), NULL, 0, 0, &opts));
     } else {
-        INVALID(tutti_gather(tutti_view(x + 64, 2), list, n, 0, &opts)); /* only the root passes one */
+        INVALID(tutti_gather(tutti_view(x + 64, 2), list, n, 0, &opts)); /* only the root may pass a list */
         INVALID(tutti_scatter(tutti_view(x + 64, 2), list, n, 0, &opts));
     }
     return still_works(rank);
@@ -88,7 +88,7 @@ static enum verdict splits(struct rank *rank)
 {
     float x[128] = {0};
     int n = rank->size;
-    int64_t right[RANKS_MOST], wrong[RANKS_MOST];
+    int64_t right[RANKS_MAX], wrong[RANKS_MAX];
     tutti_opts opts = {.group = rank->groups[WORLD]};
     for (int i = 0; i < n; i++) right[i] = wrong[i] = 2;
     tutti_tensor in = tutti_view(x, 2 * n), out = tutti_view(x + 64, 2 * n);

@@ -10,12 +10,12 @@
 enum { CANARY_BYTES = 64 };
 
 struct buffer {
-    uint8_t *memory, *data; /* NULL if bytes is 0 and the caller asked for that */
+    uint8_t *memory, *data; /* NULL if `bytes` is 0 and the caller has asked for NULL */
     size_t bytes, lead;
-    tutti_group *group; /* the group whose tutti_alloc returned it; NULL: the program's own memory */
+    tutti_group *group; /* the group whose tutti_alloc returned the memory, or NULL if malloc did */
 };
 
-/* Allocates bytes at a multiple of 64 plus offset, and fills them with junk.  Returns false without memory. */
+/* Allocates memory at a multiple of 64 plus `offset` and fills it with junk.  Returns false if out of memory. */
 bool buffer_new(struct buffer *buffer, size_t bytes, size_t offset, tutti_group *group);
 bool buffer_intact(const struct buffer *buffer); /* True if the canaries are intact. */
 bool buffer_is_junk(const void *data, size_t bytes);

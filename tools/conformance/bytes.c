@@ -1,4 +1,4 @@
-/* Byte strings of different lengths. */
+/* Cases of byte strings of different lengths. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "conformance/cases.h"
 #include "conformance/input.h"
 
-/* rank r's string: empty on rank 1, else longer from rank to rank, or large */
+/* Makes rank r's string: empty on rank 1, otherwise longer with each rank, or large. */
 static size_t length_of(const struct rank *rank, int of)
 {
     return of == 1 ? 0 : (size_t)(of * 13 + 1) * (rank->seed & 1 ? 1 : 5000);
@@ -32,7 +32,7 @@ static bool holds(const struct rank *rank, const tutti_bytes *bytes, int of)
 static enum verdict gathering(struct rank *rank)
 {
     tutti_opts opts = {.group = rank->groups[WORLD]};
-    tutti_bytes all[RANKS_MOST];
+    tutti_bytes all[RANKS_MAX];
     uint8_t *own = string_of(rank, rank->rank);
     size_t bytes = length_of(rank, rank->rank);
     int root = rank->size - 1;
@@ -50,7 +50,7 @@ static enum verdict gathering(struct rank *rank)
 static enum verdict spreading(struct rank *rank)
 {
     tutti_opts opts = {.group = rank->groups[WORLD]};
-    tutti_bytes strings[RANKS_MOST], one = {0};
+    tutti_bytes strings[RANKS_MAX], one = {0};
     int root = rank->size / 2;
     bool is_root = rank->rank == root;
     for (int i = 0; i < rank->size; i++) strings[i] = (tutti_bytes){string_of(rank, i), length_of(rank, i)};
@@ -68,7 +68,7 @@ static enum verdict spreading(struct rank *rank)
 static enum verdict bad_lists(struct rank *rank)
 {
     tutti_opts opts = {.group = rank->groups[WORLD]};
-    tutti_bytes all[RANKS_MOST] = {{0}};
+    tutti_bytes all[RANKS_MAX] = {{0}};
     REFUSED(tutti_all_gather_bytes(all, rank->size + 1, "x", 1, &opts), TUTTI_ERR_INVALID_ARGUMENT);
     REFUSED(tutti_all_gather_bytes(all, rank->size, NULL, 1, &opts), TUTTI_ERR_INVALID_ARGUMENT);
     REFUSED(tutti_gather_bytes(all, rank->size, "x", 1, rank->size, &opts), TUTTI_ERR_INVALID_ARGUMENT);

@@ -13,12 +13,12 @@ static bool wanted(const char *filter, const char *name)
 struct check *cases_add(struct cases *cases, const struct options *options, const char *kind, const char *name,
                         check_fn run)
 {
-    char full[NAME_MOST];
+    char full[CASE_NAME_MAX];
     snprintf(full, sizeof full, "%s/%s", kind, name);
     if (!wanted(options->filter, full)) return NULL;
-    if (cases->n == cases->room) {
-        cases->room = cases->room * 2 + 256;
-        cases->check = realloc(cases->check, (size_t)cases->room * sizeof *cases->check);
+    if (cases->n == cases->capacity) {
+        cases->capacity = cases->capacity * 2 + 256;
+        cases->check = realloc(cases->check, (size_t)cases->capacity * sizeof *cases->check);
         if (cases->check == NULL) abort();
     }
     struct check *check = &cases->check[cases->n++];
@@ -35,7 +35,7 @@ void cases_line(struct check *check, enum line line)
         check->lines[i] = line;
         return;
     }
-    abort(); /* LINES_EACH is too small */
+    abort(); /* LINES_EACH must be larger */
 }
 
 void cases_rows(struct cases *cases, const struct options *options, const char *kind, const struct case_row *rows,

@@ -1,4 +1,4 @@
-/* The list of all cases: the same on every run of the same form, in a fixed order. */
+/* The list of all cases.  It is the same, in the same order, on every run of the same form. */
 #ifndef CONFORMANCE_CASES_H
 #define CONFORMANCE_CASES_H
 
@@ -7,10 +7,10 @@
 
 struct cases {
     struct check *check;
-    int n, room;
+    int n, capacity;
 };
 
-/* Returns the cases of the options' form and filter. */
+/* Makes the list of the cases that the options select. */
 void cases_make(struct cases *cases, const struct options *options);
 void cases_free(struct cases *cases);
 
@@ -19,20 +19,21 @@ struct check *cases_add(struct cases *cases, const struct options *options, cons
                         check_fn run);
 void cases_line(struct check *check, enum line line);
 
-/* A row of a table of cases that are written by hand. */
+/* A row of a table of hand-written cases. */
 struct case_row {
     const char *name;
     check_fn run;
     int min_ranks;
     enum line lines[6];
-    char where; /* 'p': processes only, 's': those that the suite spawned, 'f': full form only, 'h': with --huge only,
-                   'b': same bits */
+    char where; /* 'p': only processes, 's': only processes that the suite spawned, 'f': only the full form, 'h': only
+                   with
+                   --huge, 'b': anywhere, and the results have the same bits; 0: anywhere */
 };
 
 void cases_rows(struct cases *cases, const struct options *options, const char *kind, const struct case_row *rows,
                 int n);
 
-/* The tables of the other files. */
+/* The tables of hand-written cases, one or two per file. */
 void collective_cases(struct cases *cases, const struct options *options);
 extern const struct case_row barrier_rows[], message_rows[], work_rows[], group_rows[], bytes_rows[], error_rows[],
     mismatch_rows[], memory_rows[], start_rows[], elsewhere_rows[], tutorial_rows[], hazards_rows[], unsized_rows[];

@@ -1,4 +1,4 @@
-/* The call of each collective, and one case from its operands to its verdict. */
+/* Calls each collective, and runs one case from its operands to its verdict. */
 #include "conformance/collective.h"
 
 #include <stdio.h>
@@ -65,7 +65,7 @@ int collective_call(struct rank *rank, const struct spec *spec, const struct ope
     }
 }
 
-/* Waits in one of the possible ways. */
+/* Waits in one of several ways, which the seed chooses. */
 static int finish(struct rank *rank, tutti_work **work)
 {
     if (rank->seed >> 9 & 1)
@@ -77,14 +77,14 @@ static int finish(struct rank *rank, tutti_work **work)
 static enum verdict refused(struct rank *rank, const struct spec *spec, int status)
 {
     if (status == TUTTI_ERR_UNSUPPORTED && tutti_last_error()[0] != '\0') return PASSED;
-    return rank_fail(rank, "%s of %s has no meaning and must be UNSUPPORTED, but the answer is %s",
+    return rank_fail(rank, "%s of %s is undefined and must return UNSUPPORTED, but the call returned %s",
                      tutti_reduce_op_name(spec->op), tutti_dtype_name(spec->dtype), tutti_status_string(status));
 }
 
 static enum verdict call_and_verify(struct rank *rank, const struct spec *spec, tutti_group *group, struct operands *x)
 {
     tutti_work *work = NULL;
-    bool async = spec->async || rank->options->cuda; /* a blocking call on a device only enqueues */
+    bool async = spec->async || rank->options->cuda; /* on a device a blocking call only enqueues */
     tutti_opts opts = {.group = group, .async_op = async ? &work : NULL};
     int status = collective_call(rank, spec, x, opts);
     if (spec->refused) {
@@ -107,7 +107,8 @@ enum verdict collective_run(struct rank *rank)
     tutti_group *group = rank->groups[spec->where];
     struct operands x;
     if (group == NULL || tutti_get_rank(group) < 0) return APART;
-    if (spec->where == SPLIT) rank->seed = input_mix(rank->seed, (uint64_t)rank->rank % 2); /* in two groups at once */
+    if (spec->where == SPLIT)
+        rank->seed = input_mix(rank->seed, (uint64_t)rank->rank % 2); /* the case runs in two groups at once */
     enum verdict verdict = operands_new(rank, spec, group, &x) ? call_and_verify(rank, spec, group, &x)
                                                                : rank_fail(rank, "no memory for the operands");
     operands_free(&x);

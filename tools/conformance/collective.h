@@ -1,4 +1,4 @@
-/* One case of one collective: makes operands, calls, and compares the result with the reference. */
+/* One case of one collective: makes operands, calls the collective, and compares the result with the reference. */
 #ifndef CONFORMANCE_COLLECTIVE_H
 #define CONFORMANCE_COLLECTIVE_H
 
@@ -31,14 +31,14 @@ enum form_id {
     FORMS
 };
 
-enum placement { ALIGNED = 0, UNALIGNED, IN_PLACE /* or this rank's own slice of the larger side */, PLACEMENTS };
+enum placement { ALIGNED = 0, UNALIGNED, IN_PLACE /* or in this rank's own slice of the larger side */, PLACEMENTS };
 
 struct form {
     const char *name;
     enum pattern pattern;
     enum line line;
-    bool list; /* one tensor per block, not consecutive parts of one tensor */
-    bool one;  /* input and output are one argument */
+    bool list; /* each block is a tensor, not a part of one tensor */
+    bool one;  /* input and output are the same argument */
     bool rooted;
     bool uneven; /* blocks may differ in size */
 };
@@ -59,22 +59,22 @@ static inline bool form_reduces(const struct form *form)
 
 /* One side of the operation on this rank. */
 struct side {
-    int n;                     /* number of blocks; 0: this rank has no such side */
-    int64_t count[RANKS_MOST]; /* number of elements of each */
-    uint8_t *block[RANKS_MOST];
-    struct buffer buffer[RANKS_MOST];
+    int n;                    /* number of blocks; 0 if this rank has no such side */
+    int64_t count[RANKS_MAX]; /* number of elements of each block */
+    uint8_t *block[RANKS_MAX];
+    struct buffer buffer[RANKS_MAX];
     int n_buffers; /* 1 if the blocks are consecutive */
     int64_t total;
-    tutti_tensor tensor[RANKS_MOST]; /* a list, or tensor[0] over all blocks */
+    tutti_tensor tensor[RANKS_MAX]; /* the list, or one tensor of all blocks */
 };
 
 struct operands {
     struct side in, out;
-    int n, me, root; /* of the group */
-    uint8_t *before; /* a copy of the input before the call, block after block */
+    int n, me, root; /* the group's size, this rank and the root in the group */
+    uint8_t *before; /* copy of the input blocks before the call, one after another */
 };
 
-/* Returns the number of elements of block k of a rank's input or output. */
+/* Fill in the number of elements of each block of a rank's input or output.  Return the number of blocks. */
 int64_t blocks_in(const struct spec *spec, int n, int root, int rank, int64_t *count);
 int64_t blocks_out(const struct spec *spec, int n, int root, int rank, int64_t *count);
 
@@ -83,7 +83,7 @@ void operands_free(struct operands *x);
 
 int collective_call(struct rank *rank, const struct spec *spec, const struct operands *x, tutti_opts opts);
 
-/* True if every byte of both sides is right; otherwise sets the failed verdict and its reason. */
+/* Checks every byte of both sides.  Returns PASSED, or FAILED with the reason set. */
 enum verdict collective_verify(struct rank *rank, const struct spec *spec, const struct operands *x);
 
 double collective_factor(const struct spec *spec);

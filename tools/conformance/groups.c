@@ -1,4 +1,4 @@
-/* Groups: making, using several at once, destroying. */
+/* Cases that make groups, use several at once, and destroy them. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,10 +19,10 @@ static int sum_of_all(const struct rank *rank)
     return rank->size * (rank->size + 1) / 2;
 }
 
-/* All ranks but 0, backwards; rank 0 is a non-member. */
+/* Makes a group of all ranks except 0, in reverse order.  Rank 0 is a non-member. */
 static enum verdict outside(struct rank *rank)
 {
-    int members[RANKS_MOST], n = 0;
+    int members[RANKS_MAX], n = 0;
     tutti_group *group = NULL;
     int32_t x = rank->rank;
     for (int i = rank->size - 1; i > 0; i--) members[n++] = i;
@@ -71,7 +71,7 @@ static enum verdict split(struct rank *rank)
 {
     tutti_group *group = NULL, *none = NULL;
     tutti_group_opts opts = {.parent = rank->groups[WORLD]};
-    /* one colour, the last rank first; then rank 0 asks for none */
+    /* First all ranks have one color and the last rank is first.  Then rank 0 asks for no group. */
     TRY(tutti_split_group(7, -rank->rank, &opts, &group));
     FAIL_UNLESS(tutti_get_world_size(group) == rank->size && tutti_get_rank(group) == rank->size - 1 - rank->rank);
     TRY(tutti_split_group(rank->rank == 0 ? -1 : 3, 5, &opts, &none));
@@ -84,9 +84,9 @@ static enum verdict split(struct rank *rank)
     return verdict;
 }
 
-/* Overlapping groups, each used by a thread of its own. */
+/* Uses overlapping groups, each in its own thread. */
 struct user {
-    struct rank rank; /* a copy of the case's */
+    struct rank rank; /* copy of the case's rank */
     tutti_group *group;
     int status, wrong;
 };
@@ -119,21 +119,21 @@ static enum verdict at_once(struct rank *rank)
     return sum_is(rank, rank->groups[REVERSED], sum_of_all(rank));
 }
 
-/* Destroyed in another order than made, subgroups of subgroups too. */
+/* Destroys groups in another order than they were made, subgroups of subgroups too. */
 static enum verdict many(struct rank *rank)
 {
     enum { GROUPS_MADE = 24 };
     tutti_group *groups[GROUPS_MADE], *child = NULL;
-    int all[RANKS_MOST];
+    int all[RANKS_MAX];
     enum verdict verdict = PASSED;
     for (int i = 0; i < rank->size; i++) all[i] = i;
     for (int i = 0; i < GROUPS_MADE; i++) TRY(rank_own_group(rank, 20000, &groups[i]));
     TRY(tutti_new_group(all, rank->size, &(tutti_group_opts){.parent = groups[3]}, &child));
     for (int i = 0; i < GROUPS_MADE && verdict == PASSED; i++) {
-        int at = (i * 7 + 3) % GROUPS_MADE; /* 3 first: its subgroup stays */
+        int at = (i * 7 + 3) % GROUPS_MADE; /* group 3 first, while its subgroup exists */
         verdict = sum_is(rank, groups[at], sum_of_all(rank));
         if (verdict == PASSED && tutti_destroy_process_group(groups[at]) != TUTTI_OK)
-            verdict = rank_fail(rank, "destroying: %s", tutti_last_error());
+            verdict = rank_fail(rank, "destroying a group failed: %s", tutti_last_error());
         if (verdict == PASSED && i % 5 == 0) verdict = sum_is(rank, child, sum_of_all(rank));
     }
     if (verdict == PASSED) tutti_destroy_process_group(child);
@@ -145,7 +145,7 @@ static enum verdict members_only(struct rank *rank)
     tutti_group *group = NULL;
     tutti_group_opts opts = {.parent = rank->groups[WORLD], .members_only = true};
     int pair[] = {rank->rank / 2 * 2, rank->rank / 2 * 2 + 1};
-    if (pair[1] < rank->size) { /* pairs, made in each as often as it is even */
+    if (pair[1] < rank->size) { /* halves a group while its size is even */
         for (int i = 0; i < 1 + rank->rank / 2; i++) {
             TRY(tutti_new_group(pair, 2, &opts, &group));
             enum verdict verdict = sum_is(rank, group, pair[0] + pair[1] + 2);

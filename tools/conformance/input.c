@@ -15,11 +15,11 @@ uint64_t input_mix(uint64_t a, uint64_t b)
     return x ^ x >> 31;
 }
 
-/* Sums of 16 ranks stay exact: the largest size times 16 fits the format's digits (of float8_e5m2, which has 3, only
- * sums of 8). */
+/* Returns a value whose reductions are exact.  The largest magnitude times 16 fits the format's digits, so sums of 16
+ * ranks are exact.  float8_e5m2 has 3 digits, so only sums of 8 are. */
 static double exact_float(tutti_dtype dtype, tutti_reduce_op op, uint64_t random)
 {
-    if (op == TUTTI_PRODUCT) { /* powers of two, up as often as down */
+    if (op == TUTTI_PRODUCT) { /* powers of two, as often above 1 as below */
         static const double factors[] = {1, -1, 1, 2, 0.5, -2, -0.5, 1};
         return dtype == TUTTI_FLOAT8_E4M3FN || dtype == TUTTI_FLOAT8_E5M2 ? factors[random % 3] * (random & 64 ? 2 : 1)
                                                                           : factors[random % 8];
@@ -33,7 +33,7 @@ static double exact_float(tutti_dtype dtype, tutti_reduce_op op, uint64_t random
 
 static double rounded_float(tutti_dtype dtype, tutti_reduce_op op, uint64_t random)
 {
-    double unit = (double)(random >> 11) * 0x1p-53; /* [0, 1) */
+    double unit = (double)(random >> 11) * 0x1p-53; /* in [0, 1) */
     double sign = random & 1 ? -1 : 1;
     if (op == TUTTI_PRODUCT) return sign * (0.75 + 0.75 * unit);
     return sign * unit * (dtype == TUTTI_FLOAT8_E4M3FN ? 24 : 1000) * (random & 2 ? 1 : 0.01);
@@ -88,8 +88,8 @@ static void fill_bits(uint64_t seed, int64_t bytes, uint8_t *out)
     }
 }
 
-/* Mostly true for ops that need all, mostly false for ops that need one; otherwise nearly all results would be alike.
- */
+/* Makes values that are mostly true if the op needs all to be true, and mostly false if it needs one.  Otherwise nearly
+ * all results would be alike. */
 static void fill_bools(uint64_t seed, tutti_reduce_op op, int64_t n, uint8_t *out)
 {
     bool all = op == TUTTI_PRODUCT || op == TUTTI_MIN || op == TUTTI_BAND;

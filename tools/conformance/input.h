@@ -6,10 +6,10 @@
 #include <tutti/types.h>
 
 enum input {
-    INPUT_BITS = 0, /* any bits: for operations that only move data */
-    INPUT_EXACT,    /* for reductions whose result does not depend on the order: any integers, and floats so small and
-                       round that nothing is rounded */
-    INPUT_ROUNDED,  /* floats that are rounded at every step */
+    INPUT_BITS = 0, /* any bits, for operations that only move data */
+    INPUT_EXACT,    /* for reductions whose result does not depend on the order: any integers, and floats that are never
+                       rounded */
+    INPUT_ROUNDED,  /* floats that are rounded in every step */
     INPUT_SPECIAL,  /* NaN, infinities, both zeros, the largest numbers */
     INPUTS
 };

@@ -14,7 +14,8 @@
 #include "conformance/report.h"
 #include "conformance/watch.h"
 
-/* Rank 0 reports before the others end, because many launchers end a job with its first failed rank. */
+/* The other ranks wait LATER times LATER_NS longer, so that rank 0 reports before they fail: many launchers end a job
+ * with its first failed rank. */
 enum { LATER_NS = 1000000000, LATER = 10, GOODBYE_MS = 60000 };
 
 struct join {
@@ -22,9 +23,9 @@ struct join {
     const struct cases *cases;
     struct scoreboard *scoreboard;
     struct report *report;
-    struct rank watched; /* time to look for the others' results */
-    atomic_bool through;
-    int told;
+    struct rank watched; /* the watch thread's copy of this rank */
+    atomic_bool finished;
+    int printed;
 };
 
 static bool reports(const struct join *join)
@@ -34,7 +35,7 @@ static bool reports(const struct join *join)
 
 /* ---- the end ----------------------------------------------------------------------------------------------------- */
 
-/* Prints the report; the cases from `at` on were not run. */
+/* Prints the report.  The cases from `at` on were not run.  Returns the exit status. */
 static int conclude(const struct join *join, int at)
 {
     if (!reports(join)) {
@@ -46,11 +47,11 @@ static int conclude(const struct join *join, int at)
     return report_end(join->report);
 }
 
-/* Ends the run at the case that this rank is in, because nobody can restart ranks that a launcher started. */
+/* Ends the run at this rank's current case, because the suite cannot restart ranks that a launcher started. */
 static int cut(struct join *join)
 {
     struct scoreboard *scoreboard = join->scoreboard;
-    int at = atomic_load(&scoreboard->seats[join->watched.rank].at);
+    int at = atomic_load(&scoreboard->states[join->watched.rank].at);
     if (at >= join->cases->n) at = join->cases->n - 1;
     if (strstr(scoreboard->end, "no groups") != NULL)
         return conclude(join, at + (scoreboard_result(scoreboard, at, join->watched.rank)->verdict != NOT_RUN));
@@ -60,9 +61,9 @@ static int cut(struct join *join)
 
 /* ---- the watch --------------------------------------------------------------------------------------------------- */
 
-static void look_for_others(struct join *join)
+static void fetch_results(struct join *join)
 {
-    join->watched.at = atomic_load(&join->scoreboard->seats[join->watched.rank].at);
+    join->watched.at = atomic_load(&join->scoreboard->states[join->watched.rank].at);
     meeting_fetch(&join->watched);
 }
 
@@ -75,21 +76,21 @@ static sigset_t mask_ends(int how)
     return ends;
 }
 
-/* Ends the process if a case does not end. */
+/* Watches the cases in a thread.  Ends the process if a case does not end. */
 static void *watch(void *argument)
 {
     struct join *join = argument;
     int64_t limit_ns = watch_limit_ns(join->options) + (reports(join) ? 0 : LATER * (int64_t)LATER_NS);
     sigset_t ends = mask_ends(SIG_BLOCK);
-    while (!atomic_load(&join->through)) {
-        bool told = sigtimedwait(&ends, NULL, &(struct timespec){.tv_nsec = 20000000}) == SIGTERM;
-        int at = atomic_load(&join->scoreboard->seats[join->watched.rank].at);
-        if (reports(join)) watch_tell(join->scoreboard, join->cases, &join->told, at);
+    while (!atomic_load(&join->finished)) {
+        bool terminated = sigtimedwait(&ends, NULL, &(struct timespec){.tv_nsec = 20000000}) == SIGTERM;
+        int at = atomic_load(&join->scoreboard->states[join->watched.rank].at);
+        if (reports(join)) watch_print_progress(join->scoreboard, join->cases, &join->printed, at);
         bool hung = watch_quiet_ns(join->scoreboard) > limit_ns;
-        if (!told && !hung) continue;
-        if (told && !reports(join)) _exit(128 + SIGTERM);
-        look_for_others(join);
-        if (told)
+        if (!terminated && !hung) continue;
+        if (terminated && !reports(join)) _exit(128 + SIGTERM);
+        fetch_results(join);
+        if (terminated)
             scoreboard_end(join->scoreboard,
                            "the launcher ended the job (SIGTERM); it says which rank failed, and how");
         else
@@ -103,7 +104,7 @@ static void *watch(void *argument)
 
 /* ------------------------------------------------------------------------------------------------------------------ */
 
-/* Rank 0 may serve the store, so it leaves last. */
+/* Waits on rank 0 until the other ranks have left, because rank 0 may serve the store. */
 static void say_goodbye(const struct rank *rank)
 {
     char key[32];
@@ -124,11 +125,11 @@ static int run(struct join *join, tutti_store *store)
     watched->options = join->options;
     scoreboard_begin(join->scoreboard, 0);
     if (pthread_create(&watcher, NULL, watch, join) != 0) {
-        fprintf(stderr, "tutti-conformance: cannot start a thread\n");
+        fprintf(stderr, "tutti-conformance: cannot start the watch thread\n");
         return 2;
     }
     int broken = rank_run(join->scoreboard, join->options, join->cases, store, watched->rank);
-    atomic_store(&join->through, true);
+    atomic_store(&join->finished, true);
     pthread_join(watcher, NULL);
     mask_ends(SIG_UNBLOCK);
     if (broken) return cut(join);
@@ -140,7 +141,7 @@ int join_run(struct options *options, const struct cases *cases)
 {
     struct join join = {.options = options, .cases = cases, .report = report_new(options, cases)};
     struct rendezvous_spec place;
-    mask_ends(SIG_BLOCK); /* before the library starts threads, so that the watch thread takes it */
+    mask_ends(SIG_BLOCK); /* before the library starts threads, so that only the watch thread receives it */
     setenv("TUTTI_LOG", "error", 0);
     if (!rendezvous_spec_parse(&place, options->backend)) return 2;
     options->from_ranks = options->to_ranks = place.size;
@@ -152,6 +153,6 @@ int join_run(struct options *options, const struct cases *cases)
     place_free(&place);
     report_free(join.report);
     fflush(NULL);
-    if (status != 0) _exit(status); /* an exit handler of a backend may wait for ranks that are lost */
+    if (status != 0) _exit(status); /* no exit handlers: a backend's may wait for lost ranks */
     return status;
 }

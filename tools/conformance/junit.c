@@ -27,7 +27,7 @@ static void write_case(FILE *file, const struct outcome *outcome)
     fputs("\"/>\n    </testcase>\n", file);
 }
 
-/* The outcomes of one number of ranks are consecutive. */
+/* Writes the outcomes of one number of ranks, which are consecutive. */
 static int write_suite(FILE *file, const struct options *options, const struct outcome *outcomes, int n)
 {
     int count[FAILED + 1] = {0}, length = 0;

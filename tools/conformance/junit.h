@@ -1,4 +1,4 @@
-/* Outcomes, and the JUnit file that CI servers read. */
+/* Outcomes of cases, and the JUnit file that CI servers read. */
 #ifndef CONFORMANCE_JUNIT_H
 #define CONFORMANCE_JUNIT_H
 
@@ -10,10 +10,10 @@ struct outcome {
     int ranks;
     enum verdict verdict;
     double seconds;
-    char *text; /* NULL if it passed */
+    char *text; /* NULL if the case passed */
 };
 
-/* Writes a suite for each number of ranks.  Returns false, with errno, if the file cannot be written. */
+/* Writes one suite per number of ranks.  Returns false, with errno set, if the file cannot be written. */
 bool junit_write(const struct options *options, const struct outcome *outcomes, int n);
 
 #endif

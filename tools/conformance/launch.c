@@ -45,8 +45,8 @@ static void *thread_rank(void *argument)
 
 static int run_threads(struct start start)
 {
-    struct start starts[RANKS_MOST];
-    pthread_t threads[RANKS_MOST];
+    struct start starts[RANKS_MAX];
+    pthread_t threads[RANKS_MAX];
     int result = 0;
     if (tutti_store_memory(NULL, &start.store) != TUTTI_OK) return 1;
     for (int i = 0; i < start.scoreboard->ranks; i++) {
@@ -71,12 +71,12 @@ static int run_processes(struct start start)
 
 /* ---- in the parent ----------------------------------------------------------------------------------------------- */
 
-/* Returns the case that all ranks have reached. */
+/* Returns the last case that all ranks have reached. */
 static int reached(struct scoreboard *scoreboard)
 {
     int least = scoreboard->n_cases;
     for (int i = 0; i < scoreboard->ranks; i++) {
-        int at = atomic_load(&scoreboard->seats[i].at);
+        int at = atomic_load(&scoreboard->states[i].at);
         if (at < least) least = at;
     }
     return least;
@@ -85,21 +85,21 @@ static int reached(struct scoreboard *scoreboard)
 static void end_launch(struct scoreboard *scoreboard, pid_t pid)
 {
     for (int i = 0; i < scoreboard->ranks; i++) {
-        int rank = atomic_load(&scoreboard->seats[i].pid);
+        int rank = atomic_load(&scoreboard->states[i].pid);
         if (rank > 0) kill(rank, SIGKILL);
     }
     kill(pid, SIGKILL);
 }
 
-/* True if the launched process ran all cases. */
+/* Watches a launched process until it ends.  Returns true if it ran all cases. */
 static bool watch(struct scoreboard *scoreboard, const struct options *options, const struct cases *cases, pid_t pid,
-                  int *told)
+                  int *printed)
 {
     int64_t limit_ns = watch_limit_ns(options);
     bool hung = false;
     int status = 0;
     while (waitpid(pid, &status, WNOHANG) == 0) {
-        watch_tell(scoreboard, cases, told, reached(scoreboard));
+        watch_print_progress(scoreboard, cases, printed, reached(scoreboard));
         if (!hung && watch_quiet_ns(scoreboard) > limit_ns) {
             watch_say_hung(scoreboard, reached(scoreboard));
             end_launch(scoreboard, pid);
@@ -108,7 +108,7 @@ static bool watch(struct scoreboard *scoreboard, const struct options *options, 
         usleep(10000);
     }
     if (!hung && WIFEXITED(status) && WEXITSTATUS(status) == 0 && reached(scoreboard) == cases->n) {
-        watch_tell(scoreboard, cases, told, cases->n);
+        watch_print_progress(scoreboard, cases, printed, cases->n);
         return true;
     }
     if (WIFSIGNALED(status)) scoreboard_end(scoreboard, "the ranks' process died of signal %d", WTERMSIG(status));
@@ -117,23 +117,23 @@ static bool watch(struct scoreboard *scoreboard, const struct options *options, 
 
 int launch_run(struct scoreboard *scoreboard, const struct options *options, const struct cases *cases)
 {
-    int told = 0;
+    int printed = 0;
     for (int first = 0; first < cases->n;) {
         scoreboard_begin(scoreboard, first);
         struct start start = {.scoreboard = scoreboard, .options = options, .cases = cases};
         fflush(NULL);
         pid_t parent = getpid(), pid = fork();
         if (pid < 0) {
-            scoreboard_end(scoreboard, "fork: %s", strerror(errno));
+            scoreboard_end(scoreboard, "fork failed: %s", strerror(errno));
             return first;
         }
         if (pid == 0) {
             prctl(PR_SET_PDEATHSIG, SIGTERM);
             if (getppid() != parent) _exit(1);
-            setenv("TUTTI_LOG", "error", 0); /* ranks warn about what the cases provoke */
+            setenv("TUTTI_LOG", "error", 0); /* no warnings, because many cases provoke some */
             _exit(options->threads ? run_threads(start) : run_processes(start));
         }
-        if (watch(scoreboard, options, cases, pid, &told)) break;
+        if (watch(scoreboard, options, cases, pid, &printed)) break;
         int at = reached(scoreboard);
         if (at == first && scoreboard_result(scoreboard, at, 0)->verdict == NOT_RUN &&
             strstr(scoreboard->end, "no groups") != NULL)

@@ -1,4 +1,4 @@
-/* Starts the ranks, watches them, and continues after a case that crashed or hung. */
+/* Launches the ranks, watches them, and launches them again after a case that crashed or hung. */
 #ifndef CONFORMANCE_LAUNCH_H
 #define CONFORMANCE_LAUNCH_H
 

@@ -6,14 +6,14 @@
 
 #include "conformance/options.h"
 
-enum { KEY_MOST = 48, RECORD_MOST = TEXT_MOST + 64 };
+enum { KEY_MAX = 48, RECORD_MAX = TEXT_MAX + 64 };
 
-static struct seat *seat_of(struct rank *rank)
+static struct rank_state *own_state(struct rank *rank)
 {
-    return &rank->scoreboard->seats[rank->rank];
+    return &rank->scoreboard->states[rank->rank];
 }
 
-static bool cannot(struct rank *rank, const char *what)
+static bool end_run(struct rank *rank, const char *what)
 {
     scoreboard_end(rank->scoreboard, "rank %d cannot %s: %s", rank->rank, what, tutti_last_error());
     return false;
@@ -26,28 +26,28 @@ static long long step_of(const struct rank *rank)
     return (long long)rank->at << 16 | rank->met;
 }
 
-static bool memory_has_come(struct rank *rank, int other)
+static bool memory_has_arrived(struct rank *rank, int other)
 {
-    return atomic_load(&rank->scoreboard->seats[other].step) >= step_of(rank) ||
+    return atomic_load(&rank->scoreboard->states[other].step) >= step_of(rank) ||
            scoreboard_result(rank->scoreboard, rank->at, other)->verdict != NOT_RUN;
 }
 
-static bool memory_meet(struct rank *rank)
+static bool wait_at_barrier(struct rank *rank)
 {
     pthread_barrier_wait(&rank->scoreboard->meeting);
     return true;
 }
 
-/* ---- through the store: come/CASE.STEP/RANK, result/CASE/RANK ---------------------------------------------------- */
+/* ---- through the store: keys come/CASE.STEP/RANK, result/CASE/RANK ----------------------------------------------- */
 
 static void key_of_step(const struct rank *rank, int other, char *key)
 {
-    snprintf(key, KEY_MOST, "come/%d.%d/%d", rank->at, rank->met, other);
+    snprintf(key, KEY_MAX, "come/%d.%d/%d", rank->at, rank->met, other);
 }
 
 static void key_of_result(const struct rank *rank, int other, char *key)
 {
-    snprintf(key, KEY_MOST, "result/%d/%d", rank->at, other);
+    snprintf(key, KEY_MAX, "result/%d/%d", rank->at, other);
 }
 
 static bool is_there(struct rank *rank, const char *key)
@@ -56,17 +56,17 @@ static bool is_there(struct rank *rank, const char *key)
     return tutti_store_check(rank->store, &key, 1, &present) == TUTTI_OK && present;
 }
 
-/* Writes a result as text, the same on every machine. */
+/* Writes a result as text, in a form that is the same on every machine. */
 static int write_record(const struct result *result, char *record)
 {
-    int used = snprintf(record, RECORD_MOST, "%d %.9g %llx ", (int)result->verdict, (double)result->seconds,
+    int used = snprintf(record, RECORD_MAX, "%d %.9g %llx ", (int)result->verdict, (double)result->seconds,
                         (unsigned long long)result->bits);
-    return used + snprintf(record + used, (size_t)(RECORD_MOST - used), "%s", result->text);
+    return used + snprintf(record + used, (size_t)(RECORD_MAX - used), "%s", result->text);
 }
 
 static bool read_record(const tutti_bytes *bytes, struct result *result)
 {
-    char record[RECORD_MOST];
+    char record[RECORD_MAX];
     int verdict = 0, used = 0;
     float seconds = 0;
     unsigned long long bits = 0;
@@ -82,12 +82,12 @@ static bool read_record(const tutti_bytes *bytes, struct result *result)
     return true;
 }
 
-/* Waits for the results of n ranks, from `first` on, and keeps those of other ranks. */
+/* Waits for the results of n ranks from `first` on, and keeps those of other ranks. */
 static bool fetch(struct rank *rank, int first, int n, int64_t timeout_ms)
 {
-    char keys[RANKS_MOST][KEY_MOST];
-    const char *names[RANKS_MOST];
-    tutti_bytes records[RANKS_MOST];
+    char keys[RANKS_MAX][KEY_MAX];
+    const char *names[RANKS_MAX];
+    tutti_bytes records[RANKS_MAX];
     bool right = true;
     for (int i = 0; i < n; i++) {
         key_of_result(rank, first + i, keys[i]);
@@ -101,39 +101,40 @@ static bool fetch(struct rank *rank, int first, int n, int64_t timeout_ms)
     return right;
 }
 
-/* Has no limit of its own: the watch has one. */
+/* Stores this rank's result and waits for the others'.  It needs no time limit, because the watch has one. */
 static bool store_after(struct rank *rank)
 {
-    char record[RECORD_MOST], key[KEY_MOST];
+    char record[RECORD_MAX], key[KEY_MAX];
     int bytes = write_record(scoreboard_result(rank->scoreboard, rank->at, rank->rank), record);
     key_of_result(rank, rank->rank, key);
-    if (tutti_store_set(rank->store, key, record, (size_t)bytes) != TUTTI_OK) return cannot(rank, "tell its result");
-    return fetch(rank, 0, rank->size, TUTTI_INFINITE) || cannot(rank, "learn the others' results");
+    if (tutti_store_set(rank->store, key, record, (size_t)bytes) != TUTTI_OK) return end_run(rank, "store its result");
+    return fetch(rank, 0, rank->size, TUTTI_INFINITE) || end_run(rank, "get the others' results");
 }
 
 static bool store_again(struct rank *rank)
 {
-    char name[KEY_MOST];
+    char name[KEY_MAX];
     snprintf(name, sizeof name, "again/%d", rank->at);
     return tutti_store_barrier(rank->store, name, rank->size, TUTTI_INFINITE) == TUTTI_OK ||
-           cannot(rank, "meet the others");
+           end_run(rank, "wait for the others");
 }
 
 /* ------------------------------------------------------------------------------------------------------------------ */
 
-void meeting_come(struct rank *rank)
+void meeting_arrive(struct rank *rank)
 {
-    char key[KEY_MOST];
+    char key[KEY_MAX];
     rank->met++;
-    atomic_store(&seat_of(rank)->step, step_of(rank));
+    atomic_store(&own_state(rank)->step, step_of(rank));
     key_of_step(rank, rank->rank, key);
-    if (rank->options->join) tutti_store_set(rank->store, key, "", 0); /* if not, the others' wait has its limit */
+    if (rank->options->join)
+        tutti_store_set(rank->store, key, "", 0); /* if that fails, the watch ends the others' wait */
 }
 
-bool meeting_has_come(struct rank *rank, int other)
+bool meeting_has_arrived(struct rank *rank, int other)
 {
-    char key[KEY_MOST];
-    if (other == rank->rank || memory_has_come(rank, other)) return true;
+    char key[KEY_MAX];
+    if (other == rank->rank || memory_has_arrived(rank, other)) return true;
     if (!rank->options->join) return false;
     key_of_step(rank, other, key);
     if (is_there(rank, key)) return true;
@@ -143,12 +144,12 @@ bool meeting_has_come(struct rank *rank, int other)
 
 bool meeting_after(struct rank *rank)
 {
-    return rank->options->join ? store_after(rank) : memory_meet(rank);
+    return rank->options->join ? store_after(rank) : wait_at_barrier(rank);
 }
 
 bool meeting_again(struct rank *rank)
 {
-    return rank->options->join ? store_again(rank) : memory_meet(rank);
+    return rank->options->join ? store_again(rank) : wait_at_barrier(rank);
 }
 
 void meeting_fetch(struct rank *rank)

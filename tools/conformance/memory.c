@@ -1,4 +1,4 @@
-/* Memory from tutti_alloc: collectives and messages on it, whichever ranks have it, and its errors. */
+/* Cases of memory from tutti_alloc: collectives and messages with such memory on all ranks or some, and errors. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,10 +6,10 @@
 
 enum { LARGE = 300000, SMALL = 100, TURNS = 4 };
 
-/* The memory of one rank: three tensors in one block, each at an unaligned place. */
+/* The memory of one rank: three tensors in one block, each at an unaligned address. */
 struct work_space {
     char *block;
-    bool given; /* from tutti_alloc */
+    bool given; /* allocated by tutti_alloc */
     float *in, *out, *all;
 };
 
@@ -60,7 +60,7 @@ static enum verdict reduces(struct rank *rank, struct work_space *space, int64_t
     return PASSED;
 }
 
-/* A ring in which every rank sends and receives. */
+/* Sends and receives messages around a ring of all ranks. */
 static enum verdict exchanges(struct rank *rank, struct work_space *space, int64_t n, int turn)
 {
     tutti_opts opts = {.group = rank->groups[WORLD], .tag = turn};
@@ -97,7 +97,8 @@ static enum verdict mixes(struct rank *rank)
     return PASSED;
 }
 
-/* Each time with other values, at the same address and then after a block of the rank's own size. */
+/* Frees and allocates memory again, with other values each time.  The address is the same, or follows a block whose
+ * size differs by rank. */
 static enum verdict again(struct rank *rank)
 {
     for (int turn = 0; turn < TURNS; turn++) {

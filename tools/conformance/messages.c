@@ -1,4 +1,4 @@
-/* Point to point. */
+/* Cases of point-to-point messages. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +39,7 @@ static enum verdict calls(struct rank *rank)
     return PASSED;
 }
 
-/* The receiver asks for the tags in another order than the sender sent them. */
+/* Receives tags in another order than they were sent. */
 static enum verdict tags(struct rank *rank)
 {
     static const int sent[] = {3, 0, 2147483647, 1, 3}, asked[] = {1, 3, 2147483647, 3, 0};
@@ -63,8 +63,8 @@ static enum verdict tags(struct rank *rank)
 
 static enum verdict any_source(struct rank *rank)
 {
-    tutti_group *group = rank->groups[REVERSED]; /* group rank and global rank differ */
-    bool seen[RANKS_MOST] = {false};
+    tutti_group *group = rank->groups[REVERSED]; /* here group rank and global rank differ */
+    bool seen[RANKS_MAX] = {false};
     int32_t value = word(rank->rank, 9);
     if (rank->rank != 0) {
         TRY(tutti_send(tutti_view(&value, 1), 0, tutti_with(.group = group, .tag = 5)));
@@ -86,7 +86,7 @@ static enum verdict any_source(struct rank *rank)
     return PASSED;
 }
 
-/* Messages to every peer at once; those of one pair and tag arrive in order. */
+/* Has many messages pending at once.  Those of one pair and tag must arrive in order. */
 static enum verdict outstanding(struct rank *rank)
 {
     tutti_group *group = world(rank);
@@ -106,7 +106,7 @@ static enum verdict outstanding(struct rank *rank)
     if (status != TUTTI_OK) verdict = rank_status(rank, __FILE__, __LINE__, "1000 sends and receives", status);
     for (int i = 0; i < MANY && verdict == PASSED; i++)
         if (in[i] != word(left, i)) verdict = rank_fail(rank, "message %d of %d is out of order", i, MANY);
-    if (verdict == PASSED) free(out), free(in); /* otherwise they may still be in use */
+    if (verdict == PASSED) free(out), free(in); /* after a failure they may still be in use */
     free(works);
     return verdict;
 }
@@ -130,13 +130,13 @@ static enum verdict batch(struct rank *rank)
     TRY(tutti_wait_all(works, 6, WAIT));
     for (int i = 0; i < 3; i++) FAIL_UNLESS(in[i] == word(left, i));
     FAIL_UNLESS(from == left);
-    ops[1].peer = rank->rank; /* one of them is invalid, so none is started */
+    ops[1].peer = rank->rank; /* one operation is invalid, so none may start */
     REFUSED(tutti_batch_isend_irecv(ops, 6, tutti_with(.group = world(rank)), works), TUTTI_ERR_INVALID_ARGUMENT);
     TRY(tutti_barrier(tutti_with(.group = world(rank))));
     return PASSED;
 }
 
-/* Both ranks send before they receive. */
+/* Sends before it receives, on both ranks. */
 static int exchange(struct rank *rank, int peer, uint8_t *out, uint8_t *in, int64_t bytes)
 {
     tutti_opts opts = {.group = world(rank), .tag = 1};
@@ -162,7 +162,7 @@ static enum verdict both_first(struct rank *rank, int64_t most)
         if (status != TUTTI_OK)
             verdict = rank_status(rank, __FILE__, __LINE__, "both send first", status);
         else if (memcmp(in, expected, (size_t)bytes) != 0 || in[bytes] != 0x5a)
-            verdict = rank_fail(rank, "%lld bytes arrived wrong", (long long)bytes);
+            verdict = rank_fail(rank, "a message of %lld bytes arrived with wrong data", (long long)bytes);
     }
     free(out);
     free(in);
@@ -194,36 +194,36 @@ static enum verdict self(struct rank *rank)
     return PASSED;
 }
 
-/* Another size or dtype is received than was sent, both small and large enough for rendezvous.  A later message still
- * arrives. */
+/* Receives another size or dtype than was sent, in sizes for eager messages and for rendezvous.  A later message must
+ * still arrive. */
 static enum verdict wrong_size(struct rank *rank, int64_t sent, int64_t asked, tutti_dtype dtype)
 {
-    int64_t room = (sent > asked ? sent : asked) * 4;
+    int64_t capacity = (sent > asked ? sent : asked) * 4;
     int32_t after = 77;
     tutti_opts opts = {.group = world(rank)};
-    uint8_t *memory = malloc((size_t)room);
+    uint8_t *memory = malloc((size_t)capacity);
     enum verdict verdict = PASSED;
-    memset(memory, rank->rank == 0 ? 1 : 0x5a, (size_t)room);
+    memset(memory, rank->rank == 0 ? 1 : 0x5a, (size_t)capacity);
     if (rank->rank == 0) {
         int status = tutti_send(tutti_tensor_of(memory, sent, TUTTI_INT32), 1, &opts);
         if (status != TUTTI_OK && status != TUTTI_ERR_MISMATCH)
             verdict = rank_status(rank, __FILE__, __LINE__, "send", status);
         if (verdict == PASSED && tutti_send(tutti_view(&after, 1), 1, &opts) != TUTTI_OK)
-            verdict = rank_fail(rank, "the next message: %s", tutti_last_error());
+            verdict = rank_fail(rank, "sending the next message failed: %s", tutti_last_error());
     } else if (rank->rank == 1) {
         int status = tutti_recv(tutti_tensor_of(memory, asked, dtype), 0, &opts);
         if (status == TUTTI_ERR_UNSUPPORTED)
             verdict = rank_skip(rank);
         else if (status != TUTTI_ERR_MISMATCH)
-            verdict = rank_fail(rank, "%lld sent, %lld asked for: %s", (long long)sent, (long long)asked,
+            verdict = rank_fail(rank, "sent %lld, received into %lld: %s", (long long)sent, (long long)asked,
                                 tutti_status_string(status));
-        for (int64_t i = 0; i < room && verdict == PASSED; i++)
+        for (int64_t i = 0; i < capacity && verdict == PASSED; i++)
             if (memory[i] != 0x5a)
-                verdict = rank_fail(rank, "%lld sent, %lld asked for: byte %lld was written", (long long)sent,
+                verdict = rank_fail(rank, "sent %lld, received into %lld: byte %lld was written", (long long)sent,
                                     (long long)asked, (long long)i);
         after = 0;
         if (verdict == PASSED && (tutti_recv(tutti_view(&after, 1), 0, &opts) != TUTTI_OK || after != 77))
-            verdict = rank_fail(rank, "the next message: %s", tutti_last_error());
+            verdict = rank_fail(rank, "the next message did not arrive or has wrong data: %s", tutti_last_error());
     }
     free(memory);
     return verdict;
@@ -252,7 +252,7 @@ static enum verdict among_collectives(struct rank *rank)
         TRY(tutti_irecv(tutti_view(&in[i], 1), left, tutti_with(.group = group), &works[i]));
         TRY(tutti_all_reduce(tutti_view(&sum[i], 1), TUTTI_SUM,
                              tutti_with(.group = group, .async_op = &works[ROUNDS + i])));
-        if (i % 5 == 0) TRY(tutti_barrier(tutti_with(.group = group))); /* some receives have no send yet */
+        if (i % 5 == 0) TRY(tutti_barrier(tutti_with(.group = group))); /* some receives are posted before their send */
     }
     for (int i = 0; i < ROUNDS; i++)
         TRY(tutti_isend(tutti_view(&out[i], 1), right, tutti_with(.group = group), &works[2 * ROUNDS + i]));

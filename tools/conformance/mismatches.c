@@ -1,5 +1,4 @@
-/* Calls that differ, ranks that do not call, and the errors that follow.  Each case has a group of its own, which it
- * fails. */
+/* Cases in which calls differ, ranks do not call, or a group is aborted.  Each case fails a group of its own. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,14 +15,14 @@ static bool is_last(const struct rank *rank)
     return rank->rank == rank->size - 1;
 }
 
-/* Checks that the group has failed, gives the reason, can be destroyed, and that its parent still works. */
+/* Checks that the group has failed, reports the reason and can be destroyed, and that its parent still works. */
 static enum verdict failed_group(struct rank *rank, tutti_group *group, const char *part)
 {
     int64_t start = scoreboard_now_ns();
     int status = tutti_barrier(tutti_with(.group = group));
     if (status != TUTTI_ERR_ABORTED)
-        return rank_fail(rank, "a call on the failed group answers %s", tutti_status_string(status));
-    FAIL_UNLESS(scoreboard_now_ns() - start < OWN_MS / 2 * 1000000LL); /* not by a timeout */
+        return rank_fail(rank, "a call on the failed group returned %s, not ABORTED", tutti_status_string(status));
+    FAIL_UNLESS(scoreboard_now_ns() - start < OWN_MS / 2 * 1000000LL); /* at once, not by a timeout */
     FAIL_UNLESS(part == NULL || strstr(tutti_last_error(), part) != NULL);
     rank_meet(rank);
     FAIL_UNLESS(tutti_destroy_process_group(group) == TUTTI_OK);
@@ -31,7 +30,7 @@ static enum verdict failed_group(struct rank *rank, tutti_group *group, const ch
     return PASSED;
 }
 
-/* Checks the status of a call that differed from the others': MISMATCH on every rank. */
+/* Checks that a call that differed from the others' returned MISMATCH on every rank. */
 static enum verdict expect_mismatch(struct rank *rank, tutti_group *group, int status)
 {
     enum verdict verdict = PASSED;
@@ -39,9 +38,9 @@ static enum verdict expect_mismatch(struct rank *rank, tutti_group *group, int s
         verdict = rank_skip(rank);
     else if (status != TUTTI_ERR_MISMATCH)
         verdict =
-            rank_fail(rank, "the answer is %s, not MISMATCH: %s", tutti_status_string(status), tutti_last_error());
+            rank_fail(rank, "the call returned %s, not MISMATCH: %s", tutti_status_string(status), tutti_last_error());
     else if (strstr(tutti_last_error(), "rank ") == NULL)
-        verdict = rank_fail(rank, "the sentence names no rank: %s", tutti_last_error());
+        verdict = rank_fail(rank, "the error text names no rank: %s", tutti_last_error());
     rank_meet(rank);
     if (verdict == PASSED) return failed_group(rank, group, NULL);
     tutti_destroy_process_group(group);
@@ -67,8 +66,7 @@ static enum verdict mismatch(struct rank *rank, enum differs differs, int64_t n)
         status = tutti_barrier(&opts);
     else
         status = tutti_all_reduce(tensor, op, &opts);
-    if (status == TUTTI_OK)
-        status = tutti_barrier(&opts); /* a rank that only had to send learns it with the next call */
+    if (status == TUTTI_OK) status = tutti_barrier(&opts); /* a rank that only sends is notified in its next call */
     enum verdict verdict = expect_mismatch(rank, group, status);
     if (verdict == PASSED) free(x), free(y);
     return verdict;
@@ -94,7 +92,7 @@ static enum verdict splits(struct rank *rank)
 {
     tutti_group *group = NULL;
     int32_t in[64] = {0}, out[64];
-    int64_t in_splits[RANKS_MOST], out_splits[RANKS_MOST];
+    int64_t in_splits[RANKS_MAX], out_splits[RANKS_MAX];
     for (int i = 0; i < rank->size; i++) in_splits[i] = out_splits[i] = 2;
     if (rank->rank == 0) in_splits[1] = 3; /* rank 1 expects 2 */
     TRY(rank_own_group(rank, OWN_MS, &group));
@@ -106,13 +104,13 @@ static enum verdict splits(struct rank *rank)
     return expect_mismatch(rank, group, status);
 }
 
-/* ---- ranks that do not come -------------------------------------------------------------------------------------- */
+/* ---- ranks that do not call -------------------------------------------------------------------------------------- */
 
 enum late { COLLECTIVE, MONITORED, PER_CALL };
 
-/* The last rank does not enter a call that has a timeout of ms.  *unnamed: the others timed out, as they must, but an
- * error names another rank. */
-static enum verdict missing_for(struct rank *rank, enum late what, int64_t ms, bool *unnamed)
+/* Makes a call with a timeout of ms, which the last rank does not make.  Sets *unnamed if the others timed out, as they
+ * must, but the error does not name that rank. */
+static enum verdict time_out(struct rank *rank, enum late what, int64_t ms, bool *unnamed)
 {
     tutti_group *group = NULL;
     float x = 1;
@@ -130,27 +128,27 @@ static enum verdict missing_for(struct rank *rank, enum late what, int64_t ms, b
         if (status == TUTTI_ERR_UNSUPPORTED)
             verdict = rank_skip(rank);
         else if (status != TUTTI_ERR_TIMEOUT)
-            verdict =
-                rank_fail(rank, "the answer is %s, not TIMEOUT: %s", tutti_status_string(status), tutti_last_error());
+            verdict = rank_fail(rank, "the call returned %s, not TIMEOUT: %s", tutti_status_string(status),
+                                tutti_last_error());
         else if (*unnamed)
-            rank_fail(rank, "the sentence does not name %s: %s", name, tutti_last_error());
+            rank_fail(rank, "the error text does not name %s: %s", name, tutti_last_error());
         else if (took < ms / 2 || took > ms + OWN_MS)
-            verdict = rank_fail(rank, "it took %lld ms, its time was %d", (long long)took, (int)ms);
+            verdict = rank_fail(rank, "the call took %lld ms, but its timeout was %d ms", (long long)took, (int)ms);
     }
     rank_meet(rank);
     if (verdict != PASSED) return verdict;
-    if (is_last(rank)) usleep(100000); /* it is notified and does not have to wait */
+    if (is_last(rank)) usleep(100000); /* by then it has been notified, so its call returns at once */
     return failed_group(rank, group, is_last(rank) || *unnamed ? NULL : name);
 }
 
-/* A rank asks its peers whom they wait for, and they ask theirs.  On a busy machine this may take longer than a short
- * timeout. */
-static enum verdict missing(struct rank *rank, enum late what)
+/* Expects a timeout that names the last rank, on the second try if not on the first.  Ranks find the name by asking
+ * each other which rank they wait for.  On a busy machine this may take longer than a short timeout. */
+static enum verdict expect_timeout(struct rank *rank, enum late what)
 {
     static const int64_t times_ms[] = {SHORT_MS, 10 * SHORT_MS};
     bool unnamed = false;
     for (int i = 0; i < 2; i++) {
-        enum verdict verdict = missing_for(rank, what, times_ms[i], &unnamed);
+        enum verdict verdict = time_out(rank, what, times_ms[i], &unnamed);
         if (verdict != PASSED) return verdict;
         int32_t any = unnamed;
         TRY(tutti_all_reduce(tutti_view(&any, 1), TUTTI_MAX, tutti_with(.group = rank->groups[WORLD])));
@@ -161,20 +159,20 @@ static enum verdict missing(struct rank *rank, enum late what)
 
 static enum verdict timeout_collective(struct rank *rank)
 {
-    return missing(rank, COLLECTIVE);
+    return expect_timeout(rank, COLLECTIVE);
 }
 
 static enum verdict timeout_monitored(struct rank *rank)
 {
-    return missing(rank, MONITORED);
+    return expect_timeout(rank, MONITORED);
 }
 
 static enum verdict timeout_per_call(struct rank *rank)
 {
-    return missing(rank, PER_CALL);
+    return expect_timeout(rank, PER_CALL);
 }
 
-/* A message that never arrives leaves the group usable. */
+/* Receives a message that never arrives.  The group must stay usable. */
 static enum verdict timeout_message(struct rank *rank)
 {
     int32_t x = 5;
@@ -199,17 +197,17 @@ static enum verdict aborted(struct rank *rank)
     rank_meet(rank);
     if (is_last(rank)) {
         usleep(50000);
-        FAIL_UNLESS(tutti_abort(group, "enough of it") == TUTTI_OK);
+        FAIL_UNLESS(tutti_abort(group, "aborted by the suite") == TUTTI_OK);
     } else {
         int64_t start = scoreboard_now_ns();
         int status = tutti_barrier(tutti_with(.group = group));
-        FAIL_UNLESS(status == TUTTI_ERR_ABORTED && strstr(tutti_last_error(), "enough of it") != NULL);
+        FAIL_UNLESS(status == TUTTI_ERR_ABORTED && strstr(tutti_last_error(), "aborted by the suite") != NULL);
         FAIL_UNLESS(scoreboard_now_ns() - start < OWN_MS / 2 * 1000000LL);
     }
-    return failed_group(rank, group, "enough of it");
+    return failed_group(rank, group, "aborted by the suite");
 }
 
-/* Memory of an operation that ended is the caller's again, also if the operation failed while moving data. */
+/* Aborts operations while they move data.  Afterwards the memory must belong to the caller again, so it is unmapped. */
 static enum verdict memory_after_abort(struct rank *rank)
 {
     enum { BYTES = 24 << 20, ROUNDS = 6 };
@@ -225,9 +223,9 @@ static enum verdict memory_after_abort(struct rank *rank)
         if (status != TUTTI_ERR_ABORTED || is_last(rank)) TRY(status); /* the abort may have arrived first */
         if (is_last(rank)) {
             tutti_work_wait(work, 1 + round % 3);
-            tutti_abort(group, "enough of it");
+            tutti_abort(group, "aborted by the suite");
         }
-        if (status == TUTTI_OK) tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT); /* it may have completed before */
+        if (status == TUTTI_OK) tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT); /* it may have completed before the abort */
         FAIL_UNLESS(work == NULL);
         munmap(x, BYTES);
         rank_meet(rank);

@@ -9,7 +9,7 @@ const tutti_dtype number_dtypes[DTYPES] = {
 #undef VALUE
 };
 
-/* IEEE-like formats: exponent bits, stored mantissa bits. */
+/* The IEEE-like formats: exponent bits and stored mantissa bits. */
 static const struct format {
     tutti_dtype dtype;
     int exponent, mantissa;

@@ -1,4 +1,5 @@
-/* Elements of every dtype as plain numbers, computed from the formats' definitions without the library's code. */
+/* Reads and writes elements of every dtype as plain numbers.  It follows the formats' definitions and uses no code of
+ * the library. */
 #ifndef CONFORMANCE_NUMBER_H
 #define CONFORMANCE_NUMBER_H
 
@@ -11,20 +12,21 @@ enum {
 };
 extern const tutti_dtype number_dtypes[DTYPES];
 
-bool number_is_float(tutti_dtype dtype); /* real floating point of any width */
+bool number_is_float(tutti_dtype dtype); /* real floats of any width */
 bool number_is_complex(tutti_dtype dtype);
-bool number_is_integer(tutti_dtype dtype); /* not bool */
+bool number_is_integer(tutti_dtype dtype); /* false for bool */
 bool number_is_signed(tutti_dtype dtype);
 bool number_has_infinity(tutti_dtype dtype);
 
-/* Returns the dtype of a complex number's parts, or any other dtype itself. */
+/* Returns the dtype of a complex number's parts, or the dtype itself if it is not complex. */
 tutti_dtype number_part(tutti_dtype dtype);
 
-/* Significant bits, with the hidden one; the distance of the numbers next to zero. */
+/* number_digits returns the significant bits, including the hidden one.  number_least returns the distance between
+ * numbers next to zero. */
 int number_digits(tutti_dtype dtype);
 double number_least(tutti_dtype dtype);
 
-/* Decodes a real float, and encodes one: rounded once to nearest, ties to even. */
+/* Decode and encode a real float.  number_put rounds once to nearest, ties to even. */
 double number_get(tutti_dtype dtype, const void *element);
 void number_put(tutti_dtype dtype, void *element, double value);
 

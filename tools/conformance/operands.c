@@ -1,4 +1,4 @@
-/* The operands of a collective: blocks, their sizes, their memory. */
+/* Makes the operands of a collective: blocks, their sizes and their memory. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,11 +47,11 @@ static int64_t sum_of(const int64_t *count, int n)
     return sum;
 }
 
-/* A block per rank.  For all_to_all its size depends on both ends. */
+/* Fills in the sizes of one block per rank.  For all_to_all the size depends on both ranks. */
 static int blocks_of(const struct spec *spec, int n, int rank, bool out, int64_t *count)
 {
     for (int k = 0; k < n; k++) {
-        int pair = out ? k * 3 + rank : rank * 3 + k; /* from * 3 + to */
+        int pair = out ? k * 3 + rank : rank * 3 + k; /* source rank * 3 + destination rank */
         count[k] = block_count(spec, forms[spec->form].pattern == ALL_TO_ALL ? pair : k);
     }
     return n;
@@ -107,7 +107,7 @@ static void place(struct side *side, const struct spec *spec, bool list)
     }
 }
 
-/* NULL for 0 elements: that is legal, and so is a pointer. */
+/* Makes the tensors.  For 0 elements some have NULL and some a pointer, because both are legal. */
 static void make_tensors(struct side *side, const struct spec *spec, bool list, tutti_device device)
 {
     for (int k = 0; k < (list ? side->n : 1); k++) {
@@ -117,8 +117,8 @@ static void make_tensors(struct side *side, const struct spec *spec, bool list, 
     }
 }
 
-/* In place: the smaller side lies in the other side's memory, at this rank's own slice if the other has one per rank.
- */
+/* Makes the operands in place: the smaller side uses the other side's memory.  If that has one slice per rank, it uses
+ * this rank's slice. */
 static void alias(struct operands *x, bool list)
 {
     bool in_is_inner = x->in.n <= x->out.n && x->out.n > 0;
@@ -144,9 +144,9 @@ static bool remember(struct operands *x, const struct spec *spec)
     return true;
 }
 
-/* Returns the group whose tutti_alloc gives the memory of a side, or NULL for the program's own.  Device memory is
- * always a group's.  On CPU it varies with the case: on no rank, on all, or on some ranks and sides. */
-static tutti_group *giver(const struct rank *rank, tutti_group *group, int side)
+/* Returns the group whose tutti_alloc provides a side's memory, or NULL for malloc.  Device memory always comes from a
+ * group.  On the CPU the case decides: no rank, all ranks, or some ranks and sides. */
+static tutti_group *allocator(const struct rank *rank, tutti_group *group, int side)
 {
     enum { OWN, OWN_TOO, GIVEN, MIXED };
     unsigned turn = rank->seed >> 12 & 3;
@@ -169,8 +169,8 @@ bool operands_new(struct rank *rank, const struct spec *spec, tutti_group *group
         form->list && (form->pattern == SCATTER || form->pattern == REDUCE_SCATTER || form->pattern == ALL_TO_ALL);
     bool out_list =
         form->list && (form->pattern == ALL_GATHER || form->pattern == GATHER || form->pattern == ALL_TO_ALL);
-    if (x->in.n > 0 && !allocate(&x->in, spec, in_list, aside ? 1 : 0, giver(rank, group, 0))) return false;
-    if (x->out.n > 0 && !allocate(&x->out, spec, out_list, aside ? 3 : 0, giver(rank, group, 1))) return false;
+    if (x->in.n > 0 && !allocate(&x->in, spec, in_list, aside ? 1 : 0, allocator(rank, group, 0))) return false;
+    if (x->out.n > 0 && !allocate(&x->out, spec, out_list, aside ? 3 : 0, allocator(rank, group, 1))) return false;
     place(&x->in, spec, in_list);
     place(&x->out, spec, out_list);
     if (spec->placement == IN_PLACE || form->one) alias(x, form->list);

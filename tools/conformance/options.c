@@ -9,20 +9,20 @@
 
 static const char help[] =
     "usage: tutti-conformance [options]\n"
-    "Shows for a backend that every line of the operations' meaning holds.\n\n"
+    "Tests that a backend follows every rule of the operations.\n\n"
     "  --backend B     a plug-in's name or absolute path (tcp)\n"
-    "  --ranks N|N..M  how many ranks; one launch each (1..4, full form 1..8)\n"
-    "  --filter TEXT   only cases whose name has TEXT in it; =TEXT: the case of just this name\n"
+    "  --ranks N|N..M  numbers of ranks, one launch each (--quick: 1..4, otherwise 1..8)\n"
+    "  --filter TEXT   only cases whose name contains TEXT; =TEXT: only the case of this name\n"
     "  --quick         fewer sizes and combinations\n"
-    "  --huge          also more than 2 GiB\n"
-    "  --threads       ranks are threads of one process; --processes (the default): processes\n"
+    "  --huge          add messages of more than 2 GiB\n"
+    "  --threads       run ranks as threads of one process; --processes (the default): as processes\n"
     "  --join          be one rank of a job that tutti-run, mpirun, mpiexec or srun started; rank 0 reports\n"
-    "  --device D      cpu; cuda: collectives alone, in device memory that the host can read (stand-ins for CUDA)\n"
+    "  --device D      cpu; cuda: only collectives, in device memory that the host can read (stand-ins for CUDA)\n"
     "  --junit FILE    write a JUnit report\n"
-    "  --list          show the cases, and which lines they show\n"
-    "  --seed S        of the inputs (1)\n"
-    "  --timeout MS    of one operation (20000)\n\n"
-    "Exit status: 0 all passed or were skipped, 1 some failed or a line had no case, 2 wrong arguments.\n";
+    "  --list          list the cases, and the rules with the number of their cases\n"
+    "  --seed S        seed of the inputs (1)\n"
+    "  --timeout MS    timeout of one operation (20000)\n\n"
+    "Exit status: 0 all cases passed or were skipped, 1 a case failed or a rule had no case, 2 wrong arguments.\n";
 
 _Noreturn static void refuse(const char *what, const char *text)
 {
@@ -38,7 +38,7 @@ static void parse_ranks(struct options *options, const char *text)
         options->to_ranks = options->from_ranks;
     }
     if (fields < 1 || text[used] != '\0' || options->from_ranks < 1 || options->to_ranks < options->from_ranks ||
-        options->to_ranks > RANKS_MOST)
+        options->to_ranks > RANKS_MAX)
         refuse("--ranks takes N or N..M, from 1 to 16, not", text);
 }
 
@@ -52,7 +52,7 @@ static uint64_t parse_number(const char *what, const char *text)
 
 enum { BACKEND = 1, RANKS, FILTER, QUICK, HUGE_, THREADS, PROCESSES, JUNIT, LIST, SEED, TIMEOUT, HELP, JOIN, DEVICE };
 
-/* Sets one option; `value` is NULL if it takes none. */
+/* Sets one option.  `value` is NULL if the option takes none. */
 static void set(struct options *options, int option, const char *value)
 {
     switch (option) {
@@ -115,7 +115,7 @@ void options_parse(struct options *options, int argc, char **argv)
     for (int option; (option = getopt_long(argc, argv, "h", names, NULL)) != -1;) set(options, option, optarg);
     if (optind < argc) refuse("unexpected argument", argv[optind]);
     if (options->join && (options->threads || options->from_ranks != 0))
-        refuse("--join takes the launcher's ranks, which are processes: not with",
+        refuse("--join runs as a process that a launcher started and cannot be used with",
                options->threads ? "--threads" : "--ranks");
     if (options->from_ranks == 0) options->from_ranks = 1, options->to_ranks = options->quick ? 4 : 8;
 }

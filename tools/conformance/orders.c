@@ -1,4 +1,4 @@
-/* Results that repeat, operations that begin together, and one that is huge. */
+/* Cases of repeated results, of coalesced operations, and of a huge message. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static void fill(const struct rank *rank, float *x, int64_t n)
     input_fill(rank->seed, use, rank->rank, 0, n, x);
 }
 
-/* Rounding depends on the order of reduction, and the order on nothing that varies. */
+/* Checks that results repeat: rounding depends on the order of reduction, and that order must not vary. */
 static enum verdict repeats(struct rank *rank)
 {
     static _Thread_local float x[N], first[N];
@@ -26,7 +26,7 @@ static enum verdict repeats(struct rank *rank)
     for (int c = 0; c < 3; c++)
         for (int round = 0; round < 6; round++) {
             fill(rank, x, counts[c]);
-            if ((round + rank->rank) % 3 == 0) usleep(1000); /* another rank is last each time */
+            if ((round + rank->rank) % 3 == 0) usleep(1000); /* a different rank is last each time */
             TRY(tutti_all_reduce(tutti_view(x, counts[c]), TUTTI_SUM, &opts));
             if (round == 0) memcpy(first, x, sizeof first);
             FAIL_UNLESS(memcmp(first, x, (size_t)counts[c] * sizeof *x) == 0);
@@ -35,7 +35,7 @@ static enum verdict repeats(struct rank *rank)
     return PASSED;
 }
 
-/* The result of an element is the same whatever it travels with, by whatever operation, and wherever it lies. */
+/* Checks that the result of an element does not depend on the message's size, the operation, or the position. */
 static enum verdict compare_all(struct rank *rank, tutti_group *group)
 {
     static _Thread_local float x[N], whole[N], part[N + 1];
@@ -74,13 +74,13 @@ static enum verdict deterministic(struct rank *rank)
     return verdict;
 }
 
-/* Several operations begun and ended as one, waited for at once or later. */
+/* Coalesces several operations and waits for them at once or later. */
 static enum verdict coalesced(struct rank *rank)
 {
     enum { SMALL = 12 };
     tutti_group *group = rank->groups[WORLD];
     tutti_opts opts = {.group = group};
-    int32_t x[SMALL][7], all[RANKS_MOST], own = rank->rank, root = rank->rank == 0 ? 99 : 0, in = -1;
+    int32_t x[SMALL][7], all[RANKS_MAX], own = rank->rank, root = rank->rank == 0 ? 99 : 0, in = -1;
     int right = (rank->rank + 1) % rank->size, left = (rank->rank + rank->size - 1) % rank->size;
     for (int blocking = 0; blocking < 2; blocking++) {
         tutti_work *work = NULL;

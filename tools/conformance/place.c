@@ -8,9 +8,9 @@
 
 #include "conformance/rank.h"
 
-/* What rank 0 tells the others about the store that it serves. */
+/* Rank 0's description of the store that it serves, for the other ranks. */
 struct served {
-    char host[256], port[8], token[2 * TUTTI_TOKEN_BYTES + 1]; /* no token: each rank has it already */
+    char host[256], port[8], token[2 * TUTTI_TOKEN_BYTES + 1]; /* the token is empty if each rank has it already */
 };
 
 static bool has_token(void)
@@ -33,12 +33,12 @@ static void publish(const struct served *served)
     if (served->token[0] != '\0') setenv("TUTTI_TOKEN", served->token, 1);
 }
 
-/* Returns the address at which rank 0 serves: the given one, else loopback if all ranks are on one host, else its
- * host's own. */
-static int find_host(const struct rendezvous_spec *place, char *host, size_t room)
+/* Finds the address at which rank 0 serves the store: MASTER_ADDR, else loopback if all ranks are on one host, else its
+ * host's address. */
+static int find_host(const struct rendezvous_spec *place, char *host, size_t capacity)
 {
     char name[65] = "";
-    tutti_bytes names[RANKS_MOST];
+    tutti_bytes names[RANKS_MAX];
     bool one = true;
     const char *given = getenv("MASTER_ADDR");
     gethostname(name, sizeof name - 1);
@@ -47,8 +47,8 @@ static int find_host(const struct rendezvous_spec *place, char *host, size_t roo
     for (int i = 1; i < place->size; i++)
         one &= names[i].bytes == names[0].bytes && memcmp(names[i].data, names[0].data, names[0].bytes) == 0;
     tutti_bytes_free(names, place->size);
-    snprintf(host, room, "%s", given != NULL ? given : "127.0.0.1");
-    return given == NULL && !one && place->rank == 0 ? tutti_store_own_address(host, room) : TUTTI_OK;
+    snprintf(host, capacity, "%s", given != NULL ? given : "127.0.0.1");
+    return given == NULL && !one && place->rank == 0 ? tutti_store_own_address(host, capacity) : TUTTI_OK;
 }
 
 /* Serves the suite's own store on rank 0. */
@@ -66,8 +66,8 @@ static int share_store(struct rendezvous_spec *place)
     struct served served = {.port = "0"};
     int status = find_host(place, served.host, sizeof served.host);
     if (status == TUTTI_OK && place->rank == 0) status = serve(place, &served);
-    int told = tutti_broadcast(tutti_tensor_of(&served, sizeof served, TUTTI_INT8), 0, NULL);
-    if (status == TUTTI_OK) status = told;
+    int shared = tutti_broadcast(tutti_tensor_of(&served, sizeof served, TUTTI_INT8), 0, NULL);
+    if (status == TUTTI_OK) status = shared;
     served.host[sizeof served.host - 1] = served.port[sizeof served.port - 1] = '\0';
     served.token[sizeof served.token - 1] = '\0';
     publish(&served);
@@ -89,9 +89,8 @@ static int find(struct rendezvous_spec *place, const char *backend)
     if (status != TUTTI_OK) return status;
     place->rank = tutti_get_rank(NULL);
     place->size = tutti_get_world_size(NULL);
-    if (place->size > RANKS_MOST) {
-        fprintf(stderr, "tutti-conformance: %d ranks are too many; at most %d can be checked\n", place->size,
-                RANKS_MOST);
+    if (place->size > RANKS_MAX) {
+        fprintf(stderr, "tutti-conformance: the job has %d ranks; start at most %d\n", place->size, RANKS_MAX);
         status = TUTTI_ERR_INVALID_ARGUMENT;
     }
     if (status == TUTTI_OK && (hosted == NULL || strcmp(hosted, "1") != 0)) status = share_store(place);

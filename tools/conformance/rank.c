@@ -17,7 +17,7 @@ int rank_store(tutti_store **store)
     const char *port = getenv("MASTER_PORT");
     int status = tutti_store_tcp(getenv("MASTER_ADDR"), (uint16_t)atoi(port != NULL ? port : "0"), NULL, &whole);
     if (status == TUTTI_OK) status = tutti_store_prefix(whole, "conformance", store);
-    tutti_store_free(whole); /* its part holds it */
+    tutti_store_free(whole); /* its prefix store keeps a reference */
     return status;
 }
 
@@ -30,10 +30,10 @@ static void close_groups(struct rank *rank)
     memset(rank->groups, 0, sizeof rank->groups);
 }
 
-/* All ranks but 1 if there are three or more; the last ranks come first. */
+/* Makes a group of all ranks, without rank 1 if there are three or more.  The last ranks come first. */
 static int open_members(struct rank *rank, const tutti_group_opts *opts)
 {
-    int members[RANKS_MOST], n = 0;
+    int members[RANKS_MAX], n = 0;
     bool in = false;
     for (int i = rank->size - 1; i >= 0; i--) {
         if (i == 1 && rank->size > 2) continue;
@@ -48,7 +48,7 @@ static int open_members(struct rank *rank, const tutti_group_opts *opts)
 static int open_groups(struct rank *rank)
 {
     char prefix[64];
-    int reversed[RANKS_MOST];
+    int reversed[RANKS_MAX];
     tutti_store *store = NULL;
     snprintf(prefix, sizeof prefix, "from%d", rank->at);
     for (int i = 0; i < rank->size; i++) reversed[i] = rank->size - 1 - i;
@@ -69,14 +69,14 @@ static int open_groups(struct rank *rank)
 
 int rank_own_group(struct rank *rank, int64_t timeout_ms, tutti_group **group)
 {
-    int all[RANKS_MOST];
+    int all[RANKS_MAX];
     for (int i = 0; i < rank->size; i++) all[i] = i;
     return tutti_new_group(all, rank->size,
                            &(tutti_group_opts){.parent = rank->groups[WORLD], .timeout_ms = timeout_ms, .name = "own"},
                            group);
 }
 
-/* ---- what a case says ------------------------------------------------------------------------------------------- */
+/* ---- the result of a case ---------------------------------------------------------------------------------------- */
 
 static struct result *result_of(struct rank *rank)
 {
@@ -85,7 +85,7 @@ static struct result *result_of(struct rank *rank)
 
 enum verdict rank_fail(struct rank *rank, const char *format, ...)
 {
-    char text[TEXT_MOST];
+    char text[TEXT_MAX];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
@@ -96,7 +96,7 @@ enum verdict rank_fail(struct rank *rank, const char *format, ...)
 
 enum verdict rank_skip(struct rank *rank)
 {
-    snprintf(result_of(rank)->text, TEXT_MOST, "%s", tutti_last_error());
+    snprintf(result_of(rank)->text, TEXT_MAX, "%s", tutti_last_error());
     return SKIPPED;
 }
 
@@ -117,24 +117,24 @@ void rank_bits(struct rank *rank, const void *data, size_t bytes)
 
 void rank_entered(struct rank *rank)
 {
-    meeting_come(rank);
+    meeting_arrive(rank);
 }
 
 enum verdict rank_left(struct rank *rank)
 {
     for (int i = 0; i < rank->size; i++)
-        if (!meeting_has_come(rank, i)) return rank_fail(rank, "it left before rank %d had entered", i);
+        if (!meeting_has_arrived(rank, i)) return rank_fail(rank, "this rank left before rank %d had entered", i);
     return PASSED;
 }
 
 void rank_meet(struct rank *rank)
 {
-    meeting_come(rank);
+    meeting_arrive(rank);
     for (int i = 0; i < rank->size; i++)
-        for (int turns = 0; !meeting_has_come(rank, i); turns++) usleep(turns < 100 ? 0 : 200);
+        for (int turns = 0; !meeting_has_arrived(rank, i); turns++) usleep(turns < 100 ? 0 : 200);
 }
 
-/* ---- the way through the cases ---------------------------------------------------------------------------------- */
+/* ---- the loop over the cases ------------------------------------------------------------------------------------- */
 
 static uint64_t hash_name(const char *name)
 {
@@ -155,10 +155,10 @@ static void run_case(struct rank *rank, const struct check *check)
     int64_t start = scoreboard_now_ns();
     rank->check = check;
     rank->met = 0;
-    rank->seed = input_mix(rank->options->seed, hash_name(check->name)); /* not its index, which a filter changes */
+    rank->seed = input_mix(rank->options->seed, hash_name(check->name)); /* not by index, which a filter changes */
     enum verdict verdict = check->run(rank);
     result->seconds = (float)((double)(scoreboard_now_ns() - start) / 1e9);
-    /* the others may wait for something that this rank will not do */
+    /* End the others' operations: they may wait for a call that this rank does not make. */
     if (verdict == FAILED && rank->size > 1) {
         for (int i = GROUPS - 1; i >= 0; i--)
             if (rank->groups[i] != NULL && tutti_get_rank(rank->groups[i]) >= 0)
@@ -167,10 +167,10 @@ static void run_case(struct rank *rank, const struct check *check)
     result->verdict = verdict;
 }
 
-/* True if the groups can still be used; all ranks return the same. */
+/* True if the groups can still be used.  All ranks return the same. */
 static bool all_well(struct rank *rank, const struct check *check)
 {
-    char text[TEXT_MOST];
+    char text[TEXT_MAX];
     return scoreboard_fold(rank->scoreboard, rank->at, check, text, sizeof text) != FAILED;
 }
 
@@ -185,15 +185,15 @@ int rank_run(struct scoreboard *scoreboard, const struct options *options, const
 {
     struct rank rank = {
         .scoreboard = scoreboard, .options = options, .store = store, .rank = number, .size = scoreboard->ranks};
-    struct seat *seat = &scoreboard->seats[number];
-    atomic_store(&seat->pid, options->threads ? 0 : getpid());
+    struct rank_state *state = &scoreboard->states[number];
+    atomic_store(&state->pid, options->threads ? 0 : getpid());
     rank.at = scoreboard->first;
     if (open_groups(&rank) != TUTTI_OK) return no_groups(&rank);
     for (; rank.at < cases->n; rank.at++) {
         const struct check *check = &cases->check[rank.at];
         if (!applies(&rank, check)) continue;
-        atomic_store(&seat->since_ns, scoreboard_now_ns());
-        atomic_store(&seat->at, rank.at);
+        atomic_store(&state->since_ns, scoreboard_now_ns());
+        atomic_store(&state->at, rank.at);
         run_case(&rank, check);
         if (!meeting_after(&rank)) return 1;
         if (all_well(&rank, check)) continue;
@@ -202,6 +202,6 @@ int rank_run(struct scoreboard *scoreboard, const struct options *options, const
         if (open_groups(&rank) != TUTTI_OK) return no_groups(&rank);
     }
     close_groups(&rank);
-    atomic_store(&seat->at, cases->n);
+    atomic_store(&state->at, cases->n);
     return 0;
 }

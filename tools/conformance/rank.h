@@ -1,4 +1,4 @@
-/* One rank of a launch: its groups, and the loop over the cases. */
+/* Runs one rank of a launch: its groups, and the loop over the cases. */
 #ifndef CONFORMANCE_RANK_H
 #define CONFORMANCE_RANK_H
 

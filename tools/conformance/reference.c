@@ -45,7 +45,7 @@ static __int128 integer_step(tutti_reduce_op op, __int128 a, __int128 b)
 }
 
 static bool integer_right(const struct reduction *r, const uint8_t *const *in, const uint8_t *got, int64_t at,
-                          char *text, size_t room)
+                          char *text, size_t capacity)
 {
     int64_t bytes = tutti_dtype_bytes(r->dtype);
     __int128 expected = integer_get(r->dtype, in[0] + at * bytes), found = integer_get(r->dtype, got + at * bytes);
@@ -53,19 +53,19 @@ static bool integer_right(const struct reduction *r, const uint8_t *const *in, c
         expected = wrap(r->dtype, integer_step(r->op, expected, integer_get(r->dtype, in[i] + at * bytes)));
     if (r->op == TUTTI_AVG) expected /= r->n;
     if (found == expected) return true;
-    snprintf(text, room, "is 0x%llx, should be 0x%llx", (unsigned long long)found, (unsigned long long)expected);
+    snprintf(text, capacity, "is 0x%llx, should be 0x%llx", (unsigned long long)found, (unsigned long long)expected);
     return false;
 }
 
 static bool bool_right(const struct reduction *r, const uint8_t *const *in, const uint8_t *got, int64_t at, char *text,
-                       size_t room)
+                       size_t capacity)
 {
     int ones = 0;
     for (int i = 0; i < r->n; i++) ones += in[i][at];
     bool all = r->op == TUTTI_PRODUCT || r->op == TUTTI_MIN || r->op == TUTTI_BAND;
     int expected = r->op == TUTTI_BXOR ? ones & 1 : all ? ones == r->n : ones > 0;
     if (got[at] == expected) return true;
-    snprintf(text, room, "is %d, should be %d", got[at], expected);
+    snprintf(text, capacity, "is %d, should be %d", got[at], expected);
     return false;
 }
 
@@ -98,8 +98,8 @@ static double divided(tutti_dtype dtype, double sum, int n)
     return number_get(dtype, &element);
 }
 
-/* Returns how far a result may be from the exact one if every step rounds.  For sums: a unit in the last place of the
- * sum of magnitudes for each step; for products: of the result. 0: it must be exact. */
+/* Returns the maximum distance of a result from the exact one if every step rounds, or 0 if it must be exact.  Each
+ * step may cost a unit in the last place: for sums that of the sum of magnitudes, for products that of the result. */
 static double slack(const struct reduction *r, const double *value, double *exact)
 {
     double sum = value[0], product = value[0], sizes = fabs(value[0]), ulp = ldexp(1, -number_digits(r->dtype));
@@ -117,7 +117,7 @@ static bool same(double a, double b, bool zeros)
 }
 
 static bool float_right(const struct reduction *r, const uint8_t *const *in, const uint8_t *got, int64_t at, char *text,
-                        size_t room)
+                        size_t capacity)
 {
     int64_t bytes = tutti_dtype_bytes(r->dtype);
     double value[64], found = number_get(r->dtype, got + at * bytes), exact = 0;
@@ -125,24 +125,24 @@ static bool float_right(const struct reduction *r, const uint8_t *const *in, con
     for (int i = 0; i < r->n; i++) {
         value[i] = number_get(r->dtype, in[i] + at * bytes);
         if (r->op != TUTTI_PREMUL_SUM) continue;
-        number_put(r->dtype, &element, value[i] * r->factor); /* exact by the choice of inputs and factor */
+        number_put(r->dtype, &element, value[i] * r->factor); /* exact, because of the inputs and the factor */
         value[i] = number_get(r->dtype, &element);
     }
-    double expected = value[0], room_for_rounding = slack(r, value, &exact);
+    double expected = value[0], tolerance = slack(r, value, &exact);
     for (int i = 1; i < r->n; i++) expected = float_step(r->dtype, r->op, expected, value[i]);
     if (r->op == TUTTI_AVG) expected = divided(r->dtype, expected, r->n);
-    if (room_for_rounding > 0) {
-        if (fabs(found - exact) <= room_for_rounding) return true;
-        snprintf(text, room, "is %.17g, should be %.17g give or take %.3g", found, exact, room_for_rounding);
+    if (tolerance > 0) {
+        if (fabs(found - exact) <= tolerance) return true;
+        snprintf(text, capacity, "is %.17g, should be %.17g, within %.3g", found, exact, tolerance);
         return false;
     }
     if (same(found, expected, true)) return true;
-    snprintf(text, room, "is %.17g, should be %.17g", found, expected);
+    snprintf(text, capacity, "is %.17g, should be %.17g", found, expected);
     return false;
 }
 
 static bool complex_right(const struct reduction *r, const uint8_t *const *in, const uint8_t *got, int64_t at,
-                          char *text, size_t room)
+                          char *text, size_t capacity)
 {
     tutti_dtype part = number_part(r->dtype);
     int64_t bytes = tutti_dtype_bytes(part);
@@ -158,12 +158,12 @@ static bool complex_right(const struct reduction *r, const uint8_t *const *in, c
     if (r->op == TUTTI_AVG) re = divided(part, re, r->n), im = divided(part, im, r->n);
     double got_re = number_get(part, got + 2 * at * bytes), got_im = number_get(part, got + (2 * at + 1) * bytes);
     if (same(re, got_re, false) && same(im, got_im, false)) return true; /* the signs of zeros depend on the order */
-    snprintf(text, room, "is %.17g%+.17gi, should be %.17g%+.17gi", got_re, got_im, re, im);
+    snprintf(text, capacity, "is %.17g%+.17gi, should be %.17g%+.17gi", got_re, got_im, re, im);
     return false;
 }
 
 bool reference_check(const struct reduction *r, const uint8_t *const *in, const uint8_t *got, int64_t count,
-                     int64_t *at, char *text, size_t room)
+                     int64_t *at, char *text, size_t capacity)
 {
     bool (*right)(const struct reduction *, const uint8_t *const *, const uint8_t *, int64_t, char *, size_t) =
         r->dtype == TUTTI_BOOL        ? bool_right
@@ -171,6 +171,6 @@ bool reference_check(const struct reduction *r, const uint8_t *const *in, const 
         : number_is_complex(r->dtype) ? complex_right
                                       : float_right;
     for (*at = 0; *at < count; ++*at)
-        if (!right(r, in, got, *at, text, room)) return false;
+        if (!right(r, in, got, *at, text, capacity)) return false;
     return true;
 }

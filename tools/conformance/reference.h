@@ -1,4 +1,4 @@
-/* The expected result of a reduction, computed serially from all ranks' inputs, and its comparison with the actual one.
+/* Computes the expected result of a reduction serially from all ranks' inputs, and compares the actual result with it.
  */
 #ifndef CONFORMANCE_REFERENCE_H
 #define CONFORMANCE_REFERENCE_H
@@ -15,9 +15,9 @@ struct reduction {
     int n; /* number of ranks */
 };
 
-/* True if `got` is a right result of n inputs, in[rank] each.  Otherwise *at is the first wrong element, and text says
- * what it is and should be. */
+/* True if `got` is a correct result of the n inputs in[rank].  Otherwise sets *at to the first wrong element and `text`
+ * to its actual and expected value. */
 bool reference_check(const struct reduction *reduction, const uint8_t *const *in, const uint8_t *got, int64_t count,
-                     int64_t *at, char *text, size_t room);
+                     int64_t *at, char *text, size_t capacity);
 
 #endif

@@ -7,10 +7,10 @@
 #include "conformance/junit.h"
 #include "conformance/report_lines.h"
 
-enum { KINDS_MOST = 48, REASONS_MOST = 64 };
+enum { KINDS_MAX = 48, REASONS_MAX = 64 };
 
 struct reason {
-    char text[TEXT_MOST];
+    char text[TEXT_MAX];
     int count;
 };
 
@@ -18,7 +18,7 @@ struct report {
     const struct options *options;
     const struct cases *cases;
     struct outcome *outcomes;
-    int n, room, broken;
+    int n, capacity, broken;
     int64_t start_ns;
 };
 
@@ -41,15 +41,15 @@ void report_free(struct report *report)
 
 static void keep(struct report *report, struct outcome outcome)
 {
-    if (report->n == report->room) {
-        report->room = report->room * 2 + 1024;
-        report->outcomes = realloc(report->outcomes, (size_t)report->room * sizeof *report->outcomes);
+    if (report->n == report->capacity) {
+        report->capacity = report->capacity * 2 + 1024;
+        report->outcomes = realloc(report->outcomes, (size_t)report->capacity * sizeof *report->outcomes);
         if (report->outcomes == NULL) abort();
     }
     report->outcomes[report->n++] = outcome;
 }
 
-/* Prints the command that repeats just this case. */
+/* Prints the command that repeats only this case. */
 static void print_command(const struct report *report, const struct outcome *outcome, FILE *file)
 {
     const struct options *options = report->options;
@@ -74,7 +74,7 @@ static void print_failure(const struct report *report, const struct outcome *out
 void report_add(struct report *report, struct scoreboard *scoreboard)
 {
     for (int at = 0; at < report->cases->n; at++) {
-        char text[TEXT_MOST + 80];
+        char text[TEXT_MAX + 80];
         const struct check *check = &report->cases->check[at];
         struct outcome outcome = {.check = check, .ranks = scoreboard->ranks};
         outcome.verdict = scoreboard_fold(scoreboard, at, check, text, sizeof text);
@@ -116,15 +116,15 @@ static void print_table(const struct report *report, int total[FAILED + 1])
 
 static void print_reasons(const struct report *report)
 {
-    static struct reason reasons[REASONS_MOST];
+    static struct reason reasons[REASONS_MAX];
     int n = 0;
     for (int i = 0; i < report->n; i++) {
         const struct outcome *outcome = &report->outcomes[i];
         if (outcome->verdict != SKIPPED) continue;
         int at = 0;
         while (at < n && strcmp(reasons[at].text, outcome->text) != 0) at++;
-        if (at == REASONS_MOST) at--; /* the last one stands for the rest */
-        if (at == n) snprintf(reasons[n++].text, TEXT_MOST, "%s", outcome->text);
+        if (at == REASONS_MAX) at--; /* the last entry counts all further reasons */
+        if (at == n) snprintf(reasons[n++].text, TEXT_MAX, "%s", outcome->text);
         reasons[at].count++;
     }
     if (n > 0) printf("\nskipped, because\n");

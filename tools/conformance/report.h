@@ -1,4 +1,4 @@
-/* The report on all launches: a table, the reasons, the commands to repeat, the JUnit file. */
+/* The report on all launches: a table, the reasons, the commands that repeat failures, and the JUnit file. */
 #ifndef CONFORMANCE_REPORT_H
 #define CONFORMANCE_REPORT_H
 
@@ -8,7 +8,8 @@
 struct report;
 
 struct report *report_new(const struct options *options, const struct cases *cases);
-void report_add(struct report *report, struct scoreboard *scoreboard); /* Called after each launch. */
+/* Adds a launch's verdicts.  Must be called after each launch. */
+void report_add(struct report *report, struct scoreboard *scoreboard);
 /* Records that the cases from `at` on were not run, because of scoreboard->end. */
 void report_broken(struct report *report, const struct scoreboard *scoreboard, int at);
 
@@ -16,7 +17,7 @@ void report_broken(struct report *report, const struct scoreboard *scoreboard, i
 int report_end(struct report *report);
 void report_free(struct report *report);
 
-/* Prints which lines the cases show. */
+/* Lists the cases, and the rules (lines) with their cases. */
 void report_list(const struct options *options, const struct cases *cases);
 
 #endif

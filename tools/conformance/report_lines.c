@@ -12,23 +12,23 @@ static bool names(const struct check *check, int line)
     return false;
 }
 
-/* Returns why this run need not show the line, or NULL if it must. */
+/* Returns why this run need not test the line, or NULL if it must. */
 static const char *excuse(const struct options *options, int line)
 {
     const struct line_text *text = &lines[line];
-    if (text->where == 'c') return "needs CUDA: shown by the nccl backend's own tests";
-    if (text->where == 'h' && !options->huge) return "with --huge";
-    if (text->where == 'f' && options->quick) return "in the full form";
-    if (text->where == 'p' && options->threads) return "where ranks are processes";
-    if (text->where == 's' && (options->threads || options->join)) return "where the suite spawns the ranks";
-    if (options->cuda) return "shown with tensors on the CPU";
-    if (options->to_ranks < text->ranks) return "needs more ranks";
-    return options->filter != NULL ? "left out by --filter" : NULL;
+    if (text->where == 'c') return "needs CUDA; the nccl backend's own tests cover it";
+    if (text->where == 'h' && !options->huge) return "only with --huge";
+    if (text->where == 'f' && options->quick) return "only without --quick";
+    if (text->where == 'p' && options->threads) return "only if ranks are processes";
+    if (text->where == 's' && (options->threads || options->join)) return "only if the suite spawns the ranks";
+    if (options->cuda) return "only with tensors on the CPU";
+    if (options->to_ranks < text->ranks) return "only with more ranks";
+    return options->filter != NULL ? "excluded by --filter" : NULL;
 }
 
 int report_lines(const struct options *options, const struct outcome *outcomes, int n)
 {
-    int count[LINE_COUNT][FAILED + 1] = {{0}}, shown = 0, lost = 0;
+    int count[LINE_COUNT][FAILED + 1] = {{0}}, passed = 0, lost = 0;
     for (int i = 0; i < n; i++)
         for (int k = 0; k < LINES_EACH && outcomes[i].check->lines[k] != L_NONE; k++)
             count[outcomes[i].check->lines[k]][outcomes[i].verdict]++;
@@ -37,7 +37,7 @@ int report_lines(const struct options *options, const struct outcome *outcomes, 
         int *c = count[line];
         const char *why = excuse(options, line);
         if (c[PASSED] > 0 && c[FAILED] == 0) {
-            shown++;
+            passed++;
             continue;
         }
         if (options->filter != NULL && c[FAILED] == 0) continue;
@@ -48,7 +48,7 @@ int report_lines(const struct options *options, const struct outcome *outcomes, 
                c[FAILED] + c[SKIPPED] == 0 && why != NULL ? ")" : "");
         lost += c[FAILED] + c[SKIPPED] + c[PASSED] == 0 && why == NULL;
     }
-    printf("%d of %d lines were shown\n", shown, LINE_COUNT - 1);
+    printf("%d of %d rules passed\n", passed, LINE_COUNT - 1);
     return lost;
 }
 

@@ -1,11 +1,11 @@
-/* The lines of the meaning that the cases of a run have shown. */
+/* Reports which rules (lines) the cases of a run have tested. */
 #ifndef CONFORMANCE_REPORT_LINES_H
 #define CONFORMANCE_REPORT_LINES_H
 
 #include "conformance/junit.h"
 
-/* Prints how many lines were shown and names those that were not.  Returns how many lines a run with these options
- * should have shown and did not.  A filter excuses all. */
+/* Prints the number of rules that passed and names the others.  Returns how many rules have no case in this run
+ * although its options require one.  With a filter none is required. */
 int report_lines(const struct options *options, const struct outcome *outcomes, int n);
 
 #endif

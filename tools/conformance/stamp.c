@@ -1,5 +1,5 @@
-/* The collectives' cases: every axis is combined in full with the operations, and with other axes where they interact.
- */
+/* Makes the collectives' cases.  Every axis is combined in full with the operations, and with the axes that it
+ * interacts with. */
 #include <stdio.h>
 #include <string.h>
 
@@ -58,7 +58,7 @@ static bool is_defined(const struct form *form, tutti_dtype dtype, tutti_reduce_
 static void add(struct cases *cases, const struct options *options, struct spec spec)
 {
     const struct form *form = &forms[spec.form];
-    char name[NAME_MOST], op[32] = "";
+    char name[CASE_NAME_MAX], op[32] = "";
     bool reduces = form_reduces(form);
     if (spec.placement == IN_PLACE && (form->one || (form->pattern == ALL_TO_ALL && spec.uneven))) return;
     if (spec.uneven && !form->uneven) return;
@@ -75,7 +75,7 @@ static void add(struct cases *cases, const struct options *options, struct spec 
     add_lines(check, &spec);
 }
 
-/* Varies the axes that a table leaves open from case to case, so that all their values meet all of the table's. */
+/* Varies the axes that a table leaves open from case to case, so that all values of both are combined. */
 static void turn(struct spec *spec, unsigned *turns)
 {
     unsigned t = (*turns)++;
@@ -85,7 +85,7 @@ static void turn(struct spec *spec, unsigned *turns)
     spec->where = (enum where)(t / 6 % GROUPS);
 }
 
-/* dtype x reduce op x input, with odd counts */
+/* Combines dtype x reduce op x input, with odd counts. */
 static void stamp_dtypes(struct cases *cases, const struct options *options, int form)
 {
     static const int64_t counts[] = {37, 1009, 1, 5003};
@@ -109,7 +109,7 @@ static void stamp_dtypes(struct cases *cases, const struct options *options, int
             }
 }
 
-/* size x placement x blocking or not x group x even or not */
+/* Combines size x placement x blocking or async x group x even or uneven. */
 static void stamp_shapes(struct cases *cases, const struct options *options, int form, tutti_dtype dtype)
 {
     static const int64_t quick[] = {0, 1, 3, 1000, 70001},
@@ -133,7 +133,7 @@ static void stamp_shapes(struct cases *cases, const struct options *options, int
 
 static void stamp_large(struct cases *cases, const struct options *options, int form)
 {
-    static const int64_t counts[] = {2 << 20, 16 << 20}; /* float32: 8 MiB and 64 MiB in total, or nearly */
+    static const int64_t counts[] = {2 << 20, 16 << 20}; /* of float32: about 8 MiB and 64 MiB in total */
     int parts = forms[form].pattern == BROADCAST || forms[form].pattern == ALL_REDUCE ||
                         forms[form].pattern == REDUCE || form_scans(&forms[form])
                     ? 1

@@ -1,4 +1,4 @@
-/* Starting and ending the default group, by every method.  Only ranks that are processes can do it. */
+/* Cases that start and end the default group, by every method.  Only ranks that are processes can do so. */
 #include "conformance/starts.h"
 
 #include <stdio.h>
@@ -74,7 +74,7 @@ static enum verdict env(struct rank *rank)
     return starts_use_and_end(rank, rank->rank, rank->size);
 }
 
-/* A store of one's own, with rank and world size. */
+/* Starts the default group with the caller's store, rank and world size. */
 static enum verdict given_store(struct rank *rank)
 {
     tutti_store *store = NULL;
@@ -152,13 +152,14 @@ static enum verdict backend_text(struct rank *rank)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         int status = make_one(rank, bad[i]);
         if (status != TUTTI_ERR_INVALID_ARGUMENT || strstr(tutti_last_error(), bad[i]) == NULL)
-            return rank_fail(rank, "\"%s\" is taken for a backend, or not named: %s", bad[i], tutti_last_error());
+            return rank_fail(rank, "\"%s\" was accepted as a backend, or the error does not name it: %s", bad[i],
+                             tutti_last_error());
     }
     FAIL_UNLESS(make_one(rank, "none_of_this_name") == TUTTI_ERR_BACKEND);
     FAIL_UNLESS(strstr(tutti_last_error(), "none_of_this_name") != NULL);
     FAIL_UNLESS(!tutti_is_backend_available("none_of_this_name"));
     TRY(make_one(rank, name));
-    if (tutti_is_backend_available("tcp")) { /* then one is the best */
+    if (tutti_is_backend_available("tcp")) { /* NULL and "auto" choose the best available backend, and there is one */
         TRY(make_one(rank, NULL));
         TRY(make_one(rank, "Auto"));
     }
@@ -173,7 +174,7 @@ static enum verdict backend_text(struct rank *rank)
     return PASSED;
 }
 
-/* The default group can be made again after it was ended. */
+/* Makes the default group again after it has ended. */
 static enum verdict again(struct rank *rank)
 {
     for (int round = 0; round < 2; round++) {

@@ -4,15 +4,15 @@
 
 #include "conformance/suite.h"
 
-/* Indices into the variables that tell ranks who they are: the library's first, then those of other launchers, one of
- * which may have started this job. */
+/* Indices into the variables that hold a rank's number and rendezvous.  The library's are first, then those of other
+ * launchers, one of which may have started this job. */
 enum { STARTS_MASTER_ADDR = 4, STARTS_OWN = 7, VARIABLES = 18 };
 
 struct environment {
     char *value[VARIABLES];
 };
 
-/* Saves all of them, and unsets those from `from` on. */
+/* Saves all these variables and unsets those from index `from` on. */
 struct environment starts_take_away(int from);
 void starts_restore(struct environment *saved);
 

@@ -1,4 +1,4 @@
-/* Starting the default group under other launchers' variables, and by URLs. */
+/* Cases that start the default group under other launchers' variables, and by URLs. */
 #include "conformance/starts.h"
 
 #include <netdb.h>
@@ -29,14 +29,14 @@ static int32_t reserve_port(const char *address, int *fd)
     return port;
 }
 
-/* Returns rank 0's port on all ranks; rank 0 closes fd. */
+/* Reserves a port on rank 0 and returns it on all ranks.  Rank 0 closes fd. */
 static int share_port(struct rank *rank, const char *address, int32_t *port, int *fd)
 {
     *port = rank->rank == 0 ? reserve_port(address, fd) : 0;
     return tutti_broadcast(tutti_view(port, 1), 0, tutti_with(.group = rank->groups[WORLD]));
 }
 
-/* Uses another launcher's names for rank and size; rank 0 hosts the store. */
+/* Uses another launcher's names for rank and size.  Rank 0 hosts the store. */
 static enum verdict launched_by(struct rank *rank, const char *const names[4])
 {
     char text[16];
@@ -81,14 +81,14 @@ static enum verdict start_by(struct rank *rank, const char *url)
     return starts_use_and_end(rank, rank->rank, rank->size);
 }
 
-/* address is IPv6, or anything else */
+/* Starts the default group by a tcp URL with this address, in brackets if it is IPv6. */
 static enum verdict tcp_url(struct rank *rank, const char *address)
 {
     char url[400];
     int fd = -1;
     int32_t port = 0;
     TRY(share_port(rank, address, &port, &fd));
-    if (port == 0) return PASSED; /* a host without IPv6 */
+    if (port == 0) return PASSED; /* the host has no IPv6 */
     bool six = strchr(address, ':') != NULL && address[0] != '[';
     snprintf(url, sizeof url, "tcp://%s%s%s:%d?rank=%d&world_size=%d", six ? "[" : "", address, six ? "]" : "", port,
              rank->rank, rank->size);
@@ -97,7 +97,7 @@ static enum verdict tcp_url(struct rank *rank, const char *address)
     return verdict;
 }
 
-/* True if all ranks see the folder; on several hosts they may not. */
+/* Sets *all if all ranks see the folder.  On several hosts they may not. */
 static int all_see(struct rank *rank, const char *folder, bool *all)
 {
     int32_t sees = access(folder, F_OK) == 0;
@@ -106,8 +106,7 @@ static int all_see(struct rank *rank, const char *folder, bool *all)
     return status;
 }
 
-/* A file in which one job has met does not serve another one.  Here each rank is a job, whose file is kept under
- * another name. */
+/* Checks that the file of an earlier job is refused.  Here each rank is a job, and a second link keeps its file. */
 static enum verdict left_over(struct rank *rank, const char *folder)
 {
     char path[64], kept[64], url[160];
@@ -122,14 +121,15 @@ static enum verdict left_over(struct rank *rank, const char *folder)
     int status = linked ? tutti_init_process_group(rank->options->backend, &opts) : TUTTI_ERR_SYSTEM;
     unlink(kept);
     if (status == TUTTI_ERR_STORE && strstr(tutti_last_error(), "earlier run") != NULL) return PASSED;
-    return rank_fail(rank, "the file of an earlier run: %s: %s", tutti_status_string(status), tutti_last_error());
+    return rank_fail(rank, "init with the file of an earlier run returned %s, not STORE: %s",
+                     tutti_status_string(status), tutti_last_error());
 }
 
 static enum verdict file_url(struct rank *rank)
 {
     char folder[] = "/tmp/tutti-conformance-XXXXXX", path[64], url[160];
     bool shared = false;
-    if (rank->rank == 0 && mkdtemp(folder) == NULL) return rank_fail(rank, "no folder in /tmp");
+    if (rank->rank == 0 && mkdtemp(folder) == NULL) return rank_fail(rank, "cannot create a folder in /tmp");
     TRY(tutti_broadcast(tutti_tensor_of(folder, sizeof folder, TUTTI_INT8), 0,
                         tutti_with(.group = rank->groups[WORLD])));
     snprintf(path, sizeof path, "%s/store", folder);
@@ -150,8 +150,8 @@ static bool is_loopback(const char *host)
     return strncmp(host, "127.", 4) == 0 || strcmp(host, "localhost") == 0 || strcmp(host, "::1") == 0;
 }
 
-/* If the ranks meet on loopback they are on one host, which has both families; otherwise the job's own address is used.
- */
+/* Tries several addresses if the ranks meet on loopback: then they share a host, which has IPv4 and IPv6.  Otherwise
+ * uses the job's own address. */
 static enum verdict tcp_urls(struct rank *rank)
 {
     const char *address = getenv("MASTER_ADDR");

@@ -1,4 +1,4 @@
-/* The tutorials' programs on any number of ranks, with the results that they must have. */
+/* Cases that run the tutorials' programs on any number of ranks, and check their results. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,8 +66,8 @@ static enum verdict lists(struct rank *rank)
 {
     tutti_opts opts = world(rank);
     bool root = rank->rank == 0;
-    float own = (float)rank->rank, x[RANKS_MOST], got = -1;
-    tutti_tensor list[RANKS_MOST];
+    float own = (float)rank->rank, x[RANKS_MAX], got = -1;
+    tutti_tensor list[RANKS_MAX];
     for (int i = 0; i < rank->size; i++) x[i] = -1, list[i] = tutti_view(&x[i], 1);
     TRY(tutti_gather(tutti_view(&own, 1), root ? list : NULL, root ? rank->size : 0, 0, &opts));
     for (int i = 0; i < rank->size; i++) FAIL_UNLESS(x[i] == (root ? (float)i : -1));
@@ -113,7 +113,7 @@ static enum verdict all_to_all(struct rank *rank)
 {
     tutti_opts opts = world(rank);
     int n = rank->size;
-    int32_t in[RANKS_MOST], out[RANKS_MOST];
+    int32_t in[RANKS_MAX], out[RANKS_MAX];
     for (int i = 0; i < n; i++) in[i] = n * rank->rank + i;
     TRY(tutti_all_to_all_single(tutti_view(out, n), tutti_view(in, n), NULL, NULL, &opts));
     for (int i = 0; i < n; i++) FAIL_UNLESS(out[i] == n * i + rank->rank);
@@ -134,7 +134,7 @@ static enum verdict async(struct rank *rank)
     return PASSED;
 }
 
-/* Fits a line by gradient descent, each rank with its share of the points. */
+/* Fits a line by gradient descent.  Each rank has its share of the points. */
 enum { POINTS_EACH = 16, STEPS = 40 };
 
 static double loss_and_gradient(int from, int to, const double line[2], double gradient[2])

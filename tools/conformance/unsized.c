@@ -1,4 +1,4 @@
-/* Messages whose size, tag or sender the receiver does not know. */
+/* Cases of messages whose size, tag or sender the receiver does not know. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,8 +8,8 @@
 
 enum { OWN_MS = 20000, GUARD = 0x5a };
 
-/* Makes a group for one case, so that no other message is pending in it.  Skips the case on all ranks if there are no
- * probes. */
+/* Makes a group for one case, so that no other message is pending in it.  Skips the case on all ranks if the backend
+ * has no probes. */
 static enum verdict begin(struct rank *rank, tutti_group **group)
 {
     bool found = true;
@@ -17,7 +17,7 @@ static enum verdict begin(struct rank *rank, tutti_group **group)
     int status = tutti_iprobe(TUTTI_ANY_SOURCE, tutti_with(.group = *group, .tag = TUTTI_ANY_TAG), &found, NULL);
     enum verdict verdict = PASSED;
     if (status != TUTTI_OK) verdict = rank_status(rank, __FILE__, __LINE__, "iprobe", status);
-    if (verdict == PASSED && found) verdict = rank_fail(rank, "a message lies in a new group");
+    if (verdict == PASSED && found) verdict = rank_fail(rank, "a new group has a pending message");
     rank_meet(rank); /* before any rank sends */
     return verdict;
 }
@@ -35,21 +35,21 @@ static void fill(const struct rank *rank, int tag, int64_t bytes, uint8_t *to)
     input_fill_bytes(rank->seed, 0, tag & 0xff, bytes, to);
 }
 
-/* True if the message of this tag is in memory and nothing after it was written. */
-static bool holds(const struct rank *rank, int tag, int64_t bytes, const uint8_t *memory, int64_t room)
+/* True if `memory` holds the message of this tag and nothing was written after it. */
+static bool holds(const struct rank *rank, int tag, int64_t bytes, const uint8_t *memory, int64_t capacity)
 {
     uint8_t *expected = malloc((size_t)bytes + 1);
     if (expected == NULL) abort();
     fill(rank, tag, bytes, expected);
     bool same = memcmp(expected, memory, (size_t)bytes) == 0;
-    for (int64_t i = bytes; i < room; i++) same &= memory[i] == GUARD;
+    for (int64_t i = bytes; i < capacity; i++) same &= memory[i] == GUARD;
     free(expected);
     return same;
 }
 
-/* Sizes in bytes: one for each way that a backend may send. */
+/* Sizes in bytes: at least one for each way in which a backend may send. */
 static const int64_t sizes[] = {0, 4, 400, 2000, 12000, 20000, 60000, 200000, 3 << 20};
-enum { SIZES = sizeof sizes / sizeof *sizes, ROOM = 4 << 20, TYPED = 4 };
+enum { SIZES = sizeof sizes / sizeof *sizes, CAPACITY = 4 << 20, TYPED = 4 };
 
 static enum verdict send_sizes(struct rank *rank, tutti_group *group, uint8_t *memory)
 {
@@ -61,27 +61,28 @@ static enum verdict send_sizes(struct rank *rank, tutti_group *group, uint8_t *m
     return PASSED;
 }
 
-/* Blocking, or posted before the message is sent, or after it. */
+/* Receives all sizes, blocking or with irecv. */
 static enum verdict recv_sizes(struct rank *rank, tutti_group *group, uint8_t *memory, bool async)
 {
     for (int i = 0; i < SIZES; i++) {
         int64_t received = -1;
         int from = -1;
         tutti_work *work = NULL;
-        tutti_tensor room = tutti_tensor_of(memory, ROOM / TYPED, TUTTI_FLOAT32);
+        tutti_tensor whole = tutti_tensor_of(memory, CAPACITY / TYPED, TUTTI_FLOAT32);
         tutti_opts opts = {.group = group, .tag = i, .received = &received, .source = &from};
-        memset(memory, GUARD, ROOM);
+        memset(memory, GUARD, CAPACITY);
         if (async) {
-            TRY(tutti_irecv(room, 0, &opts, &work));
+            TRY(tutti_irecv(whole, 0, &opts, &work));
             TRY(tutti_work_wait(work, OWN_MS));
             FAIL_UNLESS(tutti_work_received(work) == sizes[i] && tutti_work_tag(work) == i);
             TRY(tutti_wait(&work, OWN_MS));
         } else {
-            TRY(tutti_recv(room, 0, &opts));
+            TRY(tutti_recv(whole, 0, &opts));
         }
         FAIL_UNLESS(received == sizes[i] && from == 0);
-        if (!holds(rank, i, sizes[i], memory, ROOM))
-            return rank_fail(rank, "%lld bytes of at most %d arrived wrong", (long long)sizes[i], ROOM);
+        if (!holds(rank, i, sizes[i], memory, CAPACITY))
+            return rank_fail(rank, "a message of %lld bytes, received into %d, arrived with wrong data",
+                             (long long)sizes[i], CAPACITY);
     }
     return PASSED;
 }
@@ -90,7 +91,7 @@ static enum verdict up_to(struct rank *rank)
 {
     tutti_group *group = NULL;
     enum verdict verdict = begin(rank, &group);
-    uint8_t *memory = malloc(ROOM);
+    uint8_t *memory = malloc(CAPACITY);
     if (memory == NULL) abort();
     for (int round = 0; round < 2 && verdict == PASSED; round++) {
         if (rank->rank == 0) verdict = send_sizes(rank, group, memory);
@@ -101,7 +102,8 @@ static enum verdict up_to(struct rank *rank)
     return end(rank, group);
 }
 
-/* Larger than the tensor, or of another dtype: nothing is written, and the next message arrives. */
+/* Receives a message that is larger than the tensor, or of another dtype.  Nothing may be written, and the next message
+ * must arrive. */
 static enum verdict too_large(struct rank *rank)
 {
     static const int64_t sent[] = {5, 5, 1 << 18};
@@ -113,7 +115,7 @@ static enum verdict too_large(struct rank *rank)
     if (memory == NULL) abort();
     if (verdict != PASSED) return verdict;
     for (int i = 0; i < 3; i++) {
-        int64_t received = -1, room = asked[i] == TUTTI_INT32 ? sent[i] - 1 : sent[i];
+        int64_t received = -1, capacity = asked[i] == TUTTI_INT32 ? sent[i] - 1 : sent[i];
         int32_t after = 77;
         tutti_opts plain = {.group = group, .tag = i}, open = {.group = group, .tag = i, .received = &received};
         if (rank->rank == 0) {
@@ -123,7 +125,7 @@ static enum verdict too_large(struct rank *rank)
             TRY(tutti_send(tutti_view(&after, 1), 1, &plain));
         } else if (rank->rank == 1) {
             memset(memory, GUARD, BYTES);
-            REFUSED(tutti_recv(tutti_tensor_of(memory, room, asked[i]), 0, &open), TUTTI_ERR_MISMATCH);
+            REFUSED(tutti_recv(tutti_tensor_of(memory, capacity, asked[i]), 0, &open), TUTTI_ERR_MISMATCH);
             FAIL_UNLESS(received == -1 && holds(rank, 0, 0, memory, BYTES));
             after = 0;
             TRY(tutti_recv(tutti_view(&after, 1), 0, &open));
@@ -136,7 +138,8 @@ static enum verdict too_large(struct rank *rank)
 
 enum { TAGS = 40 };
 
-/* Receives of any tag and of one tag take each pair's messages in order, whichever were sent or posted first. */
+/* Mixes receives of any tag and of one tag.  They must take each pair's messages in order, even if the messages arrive
+ * first. */
 static enum verdict any_tag(struct rank *rank)
 {
     tutti_group *group = NULL;
@@ -146,8 +149,8 @@ static enum verdict any_tag(struct rank *rank)
     tutti_work *works[2 * TAGS] = {NULL};
     if (verdict != PASSED) return verdict;
     for (int i = 0; i < 2 * TAGS && rank->rank == 1; i++) {
-        if (i == TAGS) TRY(tutti_barrier(tutti_with(.group = group))); /* the rest is posted after the messages */
-        bool open = i % 3 != 2;                                        /* sends have the tags 0 1 2, 0 1 2 .. */
+        if (i == TAGS) TRY(tutti_barrier(tutti_with(.group = group))); /* the others are posted after the messages */
+        bool open = i % 3 != 2;                                        /* sends have the tags 0, 1, 2, 0, 1, 2 .. */
         tutti_opts opts = {.group = group, .tag = open ? TUTTI_ANY_TAG : 2, .received_tag = &tags[i]};
         TRY(tutti_irecv(tutti_view(&in[i], 1), i % 2 == 0 ? 0 : TUTTI_ANY_SOURCE, &opts, &works[i]));
     }
@@ -161,10 +164,10 @@ static enum verdict any_tag(struct rank *rank)
     return end(rank, group);
 }
 
-/* Each rank sends to rank 0, which does not know of it. */
+/* Sends from each rank to rank 0, which probes for the messages. */
 static enum verdict probe_all(struct rank *rank, tutti_group *group, bool blocking)
 {
-    bool seen[RANKS_MOST] = {false};
+    bool seen[RANKS_MAX] = {false};
     for (int i = 1; i < rank->size; i++) {
         tutti_message message = {-7, -7, -7};
         tutti_opts any = {.group = group, .tag = TUTTI_ANY_TAG};
@@ -175,7 +178,8 @@ static enum verdict probe_all(struct rank *rank, tutti_group *group, bool blocki
         FAIL_UNLESS(from > 0 && from < rank->size && !seen[from]);
         FAIL_UNLESS(message.tag == 10 * from && message.bytes == sizes[from % SIZES]);
         seen[from] = true;
-        TRY(tutti_iprobe(from, tutti_with(.group = group, .tag = 10 * from), &found, NULL)); /* it has stayed */
+        TRY(tutti_iprobe(from, tutti_with(.group = group, .tag = 10 * from), &found,
+                         NULL)); /* the probe has not consumed it */
         FAIL_UNLESS(found);
         uint8_t *memory = malloc((size_t)message.bytes + 1);
         if (memory == NULL) abort();
@@ -217,7 +221,7 @@ static enum verdict byte_strings(struct rank *rank)
 {
     tutti_group *group = NULL;
     enum verdict verdict = begin(rank, &group);
-    uint8_t *memory = malloc(ROOM);
+    uint8_t *memory = malloc(CAPACITY);
     if (memory == NULL) abort();
     if (verdict != PASSED) return verdict;
     for (int i = 0; i < SIZES; i++) {

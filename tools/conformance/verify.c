@@ -1,4 +1,4 @@
-/* Checks what a collective has left behind, on both sides. */
+/* Checks the input and output of a collective after the call. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,14 +6,13 @@
 #include "conformance/number.h"
 #include "conformance/reference.h"
 
-/* factors that keep the exact inputs exact */
+/* Returns a factor that keeps exact inputs exact. */
 double collective_factor(const struct spec *spec)
 {
     return spec->op == TUTTI_PREMUL_SUM ? -0.5 : 0;
 }
 
-/* Which block of which rank's input becomes this rank's output block k; for a reduction, what rank q contributes to it.
- */
+/* Finds the rank and input block that become this rank's output block k, or for a reduction rank q's contribution. */
 static void source(const struct spec *spec, const struct operands *x, int k, int q, int *from, int *block)
 {
     static const struct {
@@ -48,7 +47,7 @@ static enum verdict verify_moved(struct rank *rank, const struct spec *spec, con
     if (total > 0 && memcmp(expected, x->out.block[k], (size_t)total) != 0) {
         while (expected[at] == x->out.block[k][at]) at++;
         verdict = rank_fail(
-            rank, "out block %d of %d: element %lld of %lld is wrong%s", k, x->out.n, (long long)(at / bytes),
+            rank, "output block %d of %d: element %lld of %lld is wrong%s", k, x->out.n, (long long)(at / bytes),
             (long long)x->out.count[k],
             buffer_is_junk(x->out.block[k] + at, (size_t)(total - at)) ? "; nothing was written from there on" : "");
     }
@@ -59,9 +58,9 @@ static enum verdict verify_moved(struct rank *rank, const struct spec *spec, con
 static enum verdict verify_reduced(struct rank *rank, const struct spec *spec, const struct operands *x)
 {
     enum pattern pattern = forms[spec->form].pattern;
-    int n = pattern == SCAN ? x->me + 1 : pattern == EXSCAN ? x->me : x->n; /* contributions */
+    int n = pattern == SCAN ? x->me + 1 : pattern == EXSCAN ? x->me : x->n; /* number of contributions */
     struct reduction reduction = {spec->dtype, spec->op, (enum input)spec->input, collective_factor(spec), n};
-    uint8_t *inputs[RANKS_MOST] = {NULL};
+    uint8_t *inputs[RANKS_MAX] = {NULL};
     char text[160];
     int64_t at = 0;
     for (int q = 0; q < n; q++) inputs[q] = input_of(rank, spec, x, 0, q);
@@ -85,7 +84,7 @@ static enum verdict verify_inputs(struct rank *rank, const struct spec *spec, co
     for (int k = 0; k < x->in.n; k++) {
         size_t bytes = (size_t)(x->in.count[k] * tutti_dtype_bytes(spec->dtype));
         if (bytes > 0 && !is_output(x, x->in.block[k]) && memcmp(before, x->in.block[k], bytes) != 0)
-            return rank_fail(rank, "the input was changed (block %d of %d)", k, x->in.n);
+            return rank_fail(rank, "the call changed input block %d of %d", k, x->in.n);
         before += bytes;
     }
     return PASSED;
@@ -95,7 +94,7 @@ static enum verdict verify_canaries(struct rank *rank, const struct side *side, 
 {
     for (int i = 0; i < side->n_buffers; i++)
         if (!buffer_intact(&side->buffer[i]))
-            return rank_fail(rank, "bytes beside the %s tensor (%d of %d) were overwritten", name, i, side->n_buffers);
+            return rank_fail(rank, "the call wrote beside %s tensor %d of %d", name, i, side->n_buffers);
     return PASSED;
 }
 
@@ -108,7 +107,7 @@ enum verdict collective_verify(struct rank *rank, const struct spec *spec, const
         for (int k = 0; k < x->out.n && verdict == PASSED; k++) verdict = verify_moved(rank, spec, x, k);
     }
     if (verdict == PASSED) verdict = verify_inputs(rank, spec, x);
-    if (verdict == PASSED) verdict = verify_canaries(rank, &x->in, "in");
-    if (verdict == PASSED) verdict = verify_canaries(rank, &x->out, "out");
+    if (verdict == PASSED) verdict = verify_canaries(rank, &x->in, "input");
+    if (verdict == PASSED) verdict = verify_canaries(rank, &x->out, "output");
     return verdict;
 }

@@ -12,31 +12,32 @@ int64_t watch_quiet_ns(struct scoreboard *scoreboard)
 {
     int64_t latest = 0;
     for (int i = 0; i < scoreboard->ranks; i++) {
-        int64_t since = atomic_load(&scoreboard->seats[i].since_ns);
+        int64_t since = atomic_load(&scoreboard->states[i].since_ns);
         if (since > latest) latest = since;
     }
     return scoreboard_now_ns() - latest;
 }
 
-void watch_tell(const struct scoreboard *scoreboard, const struct cases *cases, int *told, int at)
+void watch_print_progress(const struct scoreboard *scoreboard, const struct cases *cases, int *printed, int at)
 {
-    for (; *told < at; ++*told) {
-        bool ends = *told + 1 == cases->n || strcmp(cases->check[*told].kind, cases->check[*told + 1].kind) != 0;
+    for (; *printed < at; ++*printed) {
+        bool ends =
+            *printed + 1 == cases->n || strcmp(cases->check[*printed].kind, cases->check[*printed + 1].kind) != 0;
         if (ends)
             fprintf(stderr, "  %d rank%s: %s\n", scoreboard->ranks, scoreboard->ranks == 1 ? "" : "s",
-                    cases->check[*told].kind);
+                    cases->check[*printed].kind);
     }
 }
 
 void watch_say_hung(struct scoreboard *scoreboard, int at)
 {
-    char text[TEXT_MOST];
-    size_t room = sizeof text;
-    size_t used = (size_t)snprintf(text, room, "hung: no end after %lld s; still in it: rank",
+    char text[TEXT_MAX];
+    size_t capacity = sizeof text;
+    size_t used = (size_t)snprintf(text, capacity, "hung: no end after %lld s; still in it: rank",
                                    (long long)(watch_quiet_ns(scoreboard) / 1000000000));
-    for (int i = 0; i < scoreboard->ranks && used < room; i++)
+    for (int i = 0; i < scoreboard->ranks && used < capacity; i++)
         if (scoreboard_result(scoreboard, at, i)->verdict == NOT_RUN)
-            used += (size_t)snprintf(text + used, room - used, " %d", i);
+            used += (size_t)snprintf(text + used, capacity - used, " %d", i);
     scoreboard_end(scoreboard, "%s", text);
 }
 
@@ -52,5 +53,5 @@ void watch_blame(struct scoreboard *scoreboard, int at)
     }
     if (any) return;
     scoreboard_result(scoreboard, at, 0)->verdict = FAILED;
-    snprintf(scoreboard_result(scoreboard, at, 0)->text, TEXT_MOST, "%s", scoreboard->end);
+    snprintf(scoreboard_result(scoreboard, at, 0)->text, TEXT_MAX, "%s", scoreboard->end);
 }

@@ -1,18 +1,18 @@
-/* What a watcher of the ranks asks of the scoreboard, and writes on it when the run ends early. */
+/* Helpers of a watcher of the ranks: it reads the scoreboard, and writes on it when the run ends early. */
 #ifndef CONFORMANCE_WATCH_H
 #define CONFORMANCE_WATCH_H
 
 #include "conformance/cases.h"
 #include "conformance/scoreboard.h"
 
-/* How long a case may take, and how long none may begin. */
+/* watch_limit_ns returns how long a case may take.  watch_quiet_ns returns the time since the last case began. */
 int64_t watch_limit_ns(const struct options *options);
 int64_t watch_quiet_ns(struct scoreboard *scoreboard);
 
-/* Prints the kinds of cases that have finished; `at` is the current case, *told the number printed so far. */
-void watch_tell(const struct scoreboard *scoreboard, const struct cases *cases, int *told, int at);
+/* Prints the kinds of cases that have finished.  `at` is the current case, *printed the number printed so far. */
+void watch_print_progress(const struct scoreboard *scoreboard, const struct cases *cases, int *printed, int at);
 
-/* Sets scoreboard->end for a case that does not end. */
+/* Sets scoreboard->end for case `at`, which does not end. */
 void watch_say_hung(struct scoreboard *scoreboard, int at);
 
 /* Records the case at which a launch ended as failed on the ranks without a result, or on all. scoreboard->end has the

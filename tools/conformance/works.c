@@ -1,4 +1,4 @@
-/* Work handles, barriers, and the order of operations. */
+/* Cases of Work handles, barriers, and the order of operations. */
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@ static bool summed(const struct rank *rank, const int32_t *x, int64_t n)
     return true;
 }
 
-/* The last rank comes late, so the others' operation cannot end before. */
+/* Waits with timeouts.  The last rank calls late, so the others' operation cannot end before. */
 static enum verdict wait_runs_out(struct rank *rank)
 {
     int32_t x[8];
@@ -58,7 +58,7 @@ static enum verdict ask(struct rank *rank)
     TRY(tutti_work_wait(work, WAIT));
     FAIL_UNLESS(tutti_work_is_completed(work) && tutti_work_status(work) == TUTTI_OK);
     FAIL_UNLESS(tutti_work_error(work)[0] == '\0' && tutti_work_duration_ns(work) >= 0);
-    TRY(tutti_work_wait(work, 0)); /* asked twice, the same answer */
+    TRY(tutti_work_wait(work, 0)); /* waiting again returns the same result */
     TRY(tutti_work_wait(work, WAIT));
     TRY(tutti_wait_stream(work, NULL));
     TRY(tutti_wait(&work, WAIT));
@@ -82,14 +82,15 @@ static enum verdict then(struct rank *rank)
     atomic_store(&other, 0);
     TRY(start(rank, x, N, &work));
     TRY(tutti_work_then(work, count_call, &called));
-    REFUSED(tutti_work_then(work, count_call, &other), TUTTI_ERR_INVALID_ARGUMENT); /* one for each Work */
+    REFUSED(tutti_work_then(work, count_call, &other),
+            TUTTI_ERR_INVALID_ARGUMENT); /* a Work has at most one callback */
     TRY(tutti_work_wait(work, WAIT));
     for (int i = 0; i < WAIT && atomic_load(&called) == 0; i++) usleep(1000);
     FAIL_UNLESS(atomic_load(&called) == 1 && atomic_load(&other) == 0);
     TRY(tutti_wait(&work, WAIT));
     TRY(start(rank, x, 8, &done));
     TRY(tutti_work_wait(done, WAIT));
-    TRY(tutti_work_then(done, count_call, &called)); /* it completed at once */
+    TRY(tutti_work_then(done, count_call, &called)); /* complete already, so the callback runs at once */
     FAIL_UNLESS(atomic_load(&called) == 2);
     TRY(tutti_wait(&done, WAIT));
     return PASSED;
@@ -119,7 +120,7 @@ static enum verdict all_and_any(struct rank *rank)
     return PASSED;
 }
 
-/* Nobody waits: an event loop alone drives them. */
+/* Polls the descriptor of a Work.  No caller waits, so the progress thread drives the operation. */
 static enum verdict descriptor(struct rank *rank)
 {
     int32_t x[N];
@@ -140,7 +141,8 @@ static enum verdict descriptor(struct rank *rank)
     return PASSED;
 }
 
-/* Each memory is used twice in turn, so the second operation's callback shows that both are done. */
+/* Frees Works before their operations complete.  Two operations use the same memory in turn, so the callback of the
+ * second shows that both are complete. */
 static enum verdict free_early(struct rank *rank)
 {
     enum { WORKS = 20 };
@@ -159,13 +161,13 @@ static enum verdict free_early(struct rank *rank)
     }
     tutti_work_free(NULL);
     TRY(tutti_barrier(tutti_with(.group = rank->groups[WORLD])));
-    for (int i = 0; i < WAIT && atomic_load(&called) < WORKS; i++) usleep(1000); /* nobody drives it */
+    for (int i = 0; i < WAIT && atomic_load(&called) < WORKS; i++) usleep(1000); /* no caller waits */
     FAIL_UNLESS(atomic_load(&called) == WORKS && summed(rank, x, 1000 * WORKS));
     free(x);
     return PASSED;
 }
 
-/* The same memory again and again: the operations must complete as if run one after another. */
+/* Uses the same memory in many operations.  They must complete as if run one after another. */
 static enum verdict in_order(struct rank *rank)
 {
     enum { ROUNDS = 8 };
@@ -211,7 +213,7 @@ static enum verdict barrier_monitored(struct rank *rank)
     return rank_left(rank);
 }
 
-/* An operation on nothing still lets no rank leave before the last has entered. */
+/* Checks that no rank leaves an operation on 0 elements before the last one has entered. */
 static enum verdict nothing_synchronises(struct rank *rank)
 {
     tutti_tensor nothing = tutti_tensor_of(NULL, 0, TUTTI_FLOAT32);
