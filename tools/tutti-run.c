@@ -1,14 +1,14 @@
 /* tutti-run: starts the ranks of a job on this node, as torchrun does.
  *
- * It makes the job token, hosts the store's server (on node 0), starts the ranks with the variables of env://, passes
- * their output and its own signals on, and ends all when one fails.  docs/launch.md is its manual.
+ * It makes the job token, hosts the store's server (on node 0), and starts the ranks with the variables of env://.  It
+ * forwards their output and its own signals, and ends all ranks when one fails.  docs/launch.md is its manual.
  *
- *   run/options      the command line               run/job          the ranks' life, and its end
- *   run/token        the job's secret               run/job_start    streams, and the start of one
- *   run/environment  what a rank finds set          run/job_signals  what a signal does
- *   run/rank         one child process              run/job_report   what is said of a failure
- *   run/mpi          the ranks through MPI's launcher
- *   run/feed, sink   a rank's output -> lines -> our stdout and stderr, without blocking */
+ *   run/options      the command line               run/job          runs the ranks until all have ended
+ *   run/token        the job's secret               run/job_start    starts one rank with its streams
+ *   run/environment  a rank's variables             run/job_signals  handles signals
+ *   run/rank         one child process              run/job_report   reports failures
+ *   run/mpi          starts the ranks through MPI's launcher
+ *   run/feed, sink   a rank's output -> lines -> the launcher's stdout and stderr, without blocking */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,7 +26,7 @@
 
 enum { LINGER_MS = 5000 };
 
-/* Opens 0, 1 and 2 if they are closed: otherwise the next descriptor would become a rank's stream. */
+/* Opens descriptors 0, 1 and 2 if they are closed.  Otherwise the next descriptor would become a rank's stream. */
 static void fill_standard_streams(void)
 {
     int fd;
@@ -44,8 +44,7 @@ static void raise_descriptors(struct rlimit *old)
     setrlimit(RLIMIT_NOFILE, &all);
 }
 
-/* On node 0, runs the server through which the ranks meet; *store is NULL elsewhere.  Returns 0, or -1 after a message.
- */
+/* Runs the store's server on node 0.  Sets *store to NULL on other nodes.  Returns 0, or -1 after a message. */
 static int host_store(const struct options *options, const uint8_t *token, tutti_store **store)
 {
     *store = NULL;
@@ -56,7 +55,7 @@ static int host_store(const struct options *options, const uint8_t *token, tutti
     return -1;
 }
 
-/* Runs the ranks, with a secret and a meeting place. */
+/* Runs the ranks with a token and a store. */
 static int run(const struct options *options, const struct signals *signals, int out_fd)
 {
     uint8_t token[TUTTI_TOKEN_BYTES];
@@ -77,13 +76,13 @@ static int run(const struct options *options, const struct signals *signals, int
                       .files = files,
                       .store = store};
     int status = job_run(&job);
-    if (store && status == 0) tutti_store_linger(store, LINGER_MS); /* ranks of other nodes may be a step behind */
+    if (store && status == 0) tutti_store_linger(store, LINGER_MS); /* ranks of other nodes may still need the store */
     tutti_store_free(store);
     close(token_fd);
     return status;
 }
 
-/* Runs MPI's launcher, or one rank of it.  Secret and meeting place are MPI's. */
+/* Runs MPI's launcher, or one of its ranks.  Token and rendezvous come from MPI's launcher. */
 static int run_mpi(struct options *options, const struct signals *signals, int out_fd)
 {
     struct job job = {.options = options, .signals = signals, .token_fd = -1, .out_fd = out_fd};
@@ -93,7 +92,7 @@ static int run_mpi(struct options *options, const struct signals *signals, int o
         return job.starter ? job_run(&job) : 1;
     }
     int status = mpi_take_rank(options) == 0 ? job_run(&job) : 1;
-    if (status != 0) mpi_tell_failure(status);
+    if (status != 0) mpi_report_failure(status);
     return status;
 }
 
@@ -107,7 +106,7 @@ int main(int argc, char **argv)
     signals_block(&signals);
     int out_fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
     if (out_fd < 0) {
-        perror("tutti-run: stdout cannot be duplicated");
+        perror("tutti-run: cannot duplicate stdout");
         return 1;
     }
     status = options.mpi == OPTIONS_NO_MPI ? run(&options, &signals, out_fd) : run_mpi(&options, &signals, out_fd);

@@ -19,9 +19,9 @@ static void refuses_a_bad_command_line(void **state)
     launch_assert_refused(ARGS("-x", "true"), 2, "unknown option -x");
     launch_assert_refused(ARGS("--rdzv-backend=c10d", "true"), 2,
                           "tutti-run does not have torchrun's --rdzv-backend=c10d");
-    launch_assert_refused(ARGS("--max_restarts", "3", "true"), 2, "not started again");
+    launch_assert_refused(ARGS("--max_restarts", "3", "true"), 2, "never restarts it");
     launch_assert_refused(ARGS("-m", "module"), 2, "python -m MODULE");
-    launch_assert_refused(ARGS("--nnodes", "1:2", "true"), 2, "not a range as torchrun's");
+    launch_assert_refused(ARGS("--nnodes", "1:2", "true"), 2, "not a range such as torchrun's");
     launch_assert_refused(ARGS("-n", "zero", "true"), 2, "--nproc-per-node takes a number from 1");
     launch_assert_refused(ARGS("-n", "0", "true"), 2, "not \"0\"");
     launch_assert_refused(ARGS("--nproc-per-node"), 2, "--nproc-per-node needs a value");
@@ -286,7 +286,7 @@ static void log_dir_files_each_stream(void **state)
              dir, dir, dir);
     assert_int_equal(system(script), 0);
     launch_free(&launch);
-    launch_assert_refused(ARGS("--log-dir=/proc/no", "true"), 1, "cannot make the folder /proc/no");
+    launch_assert_refused(ARGS("--log-dir=/proc/no", "true"), 1, "cannot create the folder /proc/no");
 }
 
 /* The reader waits until the ranks are blocked in writing, then reads everything. */

@@ -122,8 +122,8 @@ static void ends_all_ranks(void **state)
 static void refuses_what_it_cannot_do(void **state)
 {
     (void)state;
-    launch_assert_refused(ARGS("--mpi=lam", "true"), 2, "openmpi and mpich, not \"lam\"");
-    launch_assert_refused(ARGS("--mpi", "--nnodes=2", "--node-rank=0", "true"), 2, "MPI's launcher its hosts");
+    launch_assert_refused(ARGS("--mpi=lam", "true"), 2, "openmpi or mpich, not \"lam\"");
+    launch_assert_refused(ARGS("--mpi", "--nnodes=2", "--node-rank=0", "true"), 2, "name the hosts to MPI's launcher");
     launch_assert_refused(ARGS("--mpi-rank", "true"), 1, "use --mpi");
     char *path = strdup(getenv("PATH"));
     setenv("PATH", "/nowhere", 1);

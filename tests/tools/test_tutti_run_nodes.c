@@ -124,7 +124,7 @@ static void refuses_a_bad_token(void **state)
     char path[] = "/tmp/tutti-run-test-XXXXXX";
     close(mkstemp(path));
     write_token(path, HEX, 0644);
-    launch_assert_refused(ARGS("--token-file", path, "true"), 1, "is open to others (mode 0644)");
+    launch_assert_refused(ARGS("--token-file", path, "true"), 1, "is accessible to others (mode 0644)");
     write_token(path, "too short", 0600);
     launch_assert_refused(ARGS("--token-file", path, "true"), 1, "neither 32 bytes nor 64 hex digits");
     unlink(path);

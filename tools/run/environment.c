@@ -10,10 +10,10 @@
 
 static size_t name_length(const char *entry)
 {
-    return strcspn(entry, "=") + 1; /* with the '=', so that a longer name does not match */
+    return strcspn(entry, "=") + 1; /* includes the '=', so that a longer name does not match */
 }
 
-/* Sets entry ("NAME=value", now owned by the environment), in place of an older one with the same name. */
+/* Sets an entry "NAME=value", which the environment then owns.  Replaces an older one with the same name. */
 static void set(char **environment, char *entry)
 {
     size_t length = name_length(entry);
@@ -37,7 +37,7 @@ static void set_int(char **environment, const char *name, int value)
     set(environment, memory_print("%s=%d", name, value));
 }
 
-/* Copies this process's environment, with room for more entries. */
+/* Copies this process's environment, with space for `more` entries. */
 static char **copy(size_t more)
 {
     size_t n = 0;
@@ -52,20 +52,20 @@ char **environment_of(const struct options *options, int local_rank, uint16_t po
 {
     char **environment = copy(16);
     if (options->mpi == OPTIONS_MPI_RANK) set_int(environment, "TUTTI_STDOUT_FD", out_fd);
-    if (options->mpi != OPTIONS_NO_MPI) return environment; /* everything else comes from MPI's launcher */
+    if (options->mpi != OPTIONS_NO_MPI) return environment; /* MPI's launcher sets the others */
     set_int(environment, "RANK", options->node_rank * options->nproc + local_rank);
     set_int(environment, "WORLD_SIZE", options->nnodes * options->nproc);
     set_int(environment, "LOCAL_RANK", local_rank);
     set_int(environment, "LOCAL_WORLD_SIZE", options->nproc);
     set_int(environment, "NODE_RANK", options->node_rank);
-    set_int(environment, "GROUP_RANK", options->node_rank); /* torchrun's name for it */
+    set_int(environment, "GROUP_RANK", options->node_rank); /* torchrun's name for the same */
     set_int(environment, "GROUP_WORLD_SIZE", options->nnodes);
     set_text(environment, "MASTER_ADDR", options->master_addr);
     set_int(environment, "MASTER_PORT", port);
     set_int(environment, "TUTTI_STORE_HOSTED", 1);
     set_int(environment, "TUTTI_TOKEN_FD", token_fd);
-    set_int(environment, "TUTTI_STDOUT_FD", out_fd); /* for output that is data: no prefix, no log */
-    /* As torchrun: ranks that each start a thread per core would get in each other's way. */
+    set_int(environment, "TUTTI_STDOUT_FD", out_fd); /* for data, which must get no prefix and go to no log */
+    /* As torchrun does: ranks that each start a thread per core would delay each other. */
     if (options->nproc > 1 && !getenv("OMP_NUM_THREADS")) set_int(environment, "OMP_NUM_THREADS", 1);
     return environment;
 }

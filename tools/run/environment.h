@@ -1,4 +1,4 @@
-/* The environment of a rank: the launcher's own, with the variables of the rendezvous set. */
+/* The environment of a rank: the launcher's environment and the variables of the rendezvous. */
 #ifndef RUN_ENVIRONMENT_H
 #define RUN_ENVIRONMENT_H
 
@@ -6,7 +6,7 @@
 
 #include "options.h"
 
-/* Returns the variables of the local_rank-th rank on this node, terminated by NULL. environment_free frees them. */
+/* Returns the variables of the rank with this local rank, terminated by NULL.  environment_free frees them. */
 char **environment_of(const struct options *options, int local_rank, uint16_t port, int token_fd, int out_fd);
 void environment_free(char **environment);
 

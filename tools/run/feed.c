@@ -22,14 +22,14 @@ static void hold(struct feed *feed, const char *data, size_t bytes)
     feed->line.used += bytes;
 }
 
-/* Handles a stretch without a newline: emits the full lines that it overflows, and keeps the rest. */
+/* Handles bytes without a newline: emits lines of FEED_LINE_MAX bytes and keeps the rest. */
 static void take_part(struct feed *feed, const char *data, size_t bytes)
 {
     while (feed->line.used + bytes > FEED_LINE_MAX) {
-        size_t room = FEED_LINE_MAX - feed->line.used;
-        emit(feed, data, room, true);
-        data += room;
-        bytes -= room;
+        size_t space = FEED_LINE_MAX - feed->line.used;
+        emit(feed, data, space, true);
+        data += space;
+        bytes -= space;
     }
     if (bytes) hold(feed, data, bytes);
 }
@@ -57,7 +57,7 @@ static void remember(struct feed *feed, const char *data, size_t bytes)
     feed->tail_used = kept + fresh;
 }
 
-/* One buffer serves all feeds: on_read is finished with it when it returns. */
+/* Provides the buffer for a read.  One buffer serves all feeds, because on_read has consumed it when it returns. */
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer)
 {
     static char shared[64 << 10];

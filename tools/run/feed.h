@@ -1,5 +1,5 @@
-/* A feed: one output stream of one rank, read from a pipe and handed to a sink in whole lines, each behind the
- * rank's prefix.  Bytes pass unchanged; a line longer than FEED_LINE_MAX is cut into several. */
+/* A feed: one output stream of one rank.  It reads a pipe and passes whole lines to a sink, each with the rank's
+ * prefix. Bytes pass unchanged.  A line longer than FEED_LINE_MAX is cut into several. */
 #ifndef RUN_FEED_H
 #define RUN_FEED_H
 
@@ -18,20 +18,20 @@ struct feed {
     bool open;
     bool paused;        /* the sink is full */
     bool active;        /* data has arrived since the last feed_was_active */
-    struct buffer line; /* the beginning of a line whose end has not arrived yet */
+    struct buffer line; /* start of a line whose end has not arrived yet */
     char *tail;         /* the last bytes of the stream, at most FEED_TAIL_MAX */
     size_t tail_used;
-    void (*closed)(struct feed *feed); /* called once in the loop, after the last line has been handed on */
+    void (*closed)(struct feed *feed); /* called once in the loop, after the last line */
     void *owner;
 };
 
-/* Starts reading fd, which the feed then owns. */
+/* Starts to read fd, which the feed then owns. */
 void feed_open(struct feed *feed, uv_loop_t *loop, int fd, struct sink *sink, int rank);
 
-/* Resumes reading after the sink was full. */
+/* Resumes reading once the sink has space again. */
 void feed_resume(struct feed *feed);
 
-/* Closes it before the rank's side has. */
+/* Closes the feed before the rank closes its end. */
 void feed_close(struct feed *feed);
 
 /* True if data has arrived since the last call, or may arrive. */

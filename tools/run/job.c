@@ -10,7 +10,7 @@
 
 enum { DRAIN_MS = 200 };
 
-/* Ends the job when all ranks have ended and all their output was read: it only remains to write it. */
+/* Finishes the job once all ranks have ended and all their output has been read.  Only writes remain. */
 static void finish_if_over(struct job *job)
 {
     if (job->running || job->open_feeds || job->finished) return;
@@ -19,11 +19,12 @@ static void finish_if_over(struct job *job)
     uv_timer_stop(&job->grace);
     uv_timer_stop(&job->timeout);
     uv_timer_stop(&job->drain);
-    uv_unref((uv_handle_t *)&job->signal_poll); /* still served while the sinks' writes keep the loop alive */
+    uv_unref(
+        (uv_handle_t *)&job->signal_poll); /* signals are still handled while the sinks' writes keep the loop running */
 }
 
-/* Closes feeds on which nothing arrives any more after the ranks have ended, because a process that left its rank's
- * group may hold a pipe open for ever. */
+/* Closes inactive feeds after the ranks have ended, because a process that has left its rank's group may hold a pipe
+ * open for ever. */
 static void on_drain(uv_timer_t *timer)
 {
     struct job *job = timer->data;
@@ -38,7 +39,7 @@ static void on_feed_closed(struct feed *feed)
     finish_if_over(job);
 }
 
-/* If nobody reads the launcher's output any more, the ranks learn it as they would alone: by SIGPIPE. */
+/* Resumes the feeds of a sink.  If nobody reads the sink's output, closes them, so that the ranks get SIGPIPE. */
 static void on_written(struct sink *sink)
 {
     struct job *job = sink->owner;
@@ -82,9 +83,9 @@ static void on_timeout(uv_timer_t *timer)
     job_end(job);
 }
 
-/* Tells the other ranks that this one has ended, because those that still wait for it in init would wait for ever.
- * Ranks that have met do not read it. */
-static void tell_end(const struct job *job, const struct rank *rank)
+/* Records in the store that a rank has ended, because ranks that wait for it in init would wait for ever.  Ranks that
+ * have completed init do not read this. */
+static void record_end(const struct job *job, const struct rank *rank)
 {
     char value[200], how[100];
     if (job->store == NULL || job->running == 0) return;
@@ -96,7 +97,7 @@ static void tell_end(const struct job *job, const struct rank *rank)
 static void ended(struct job *job, struct rank *rank)
 {
     job->running--;
-    tell_end(job, rank);
+    record_end(job, rank);
     if (rank_failed(rank) && !job->first && !job->ending) {
         job->first = rank;
         job->quiet = rank->signalled && rank->code == job->passed;
@@ -104,7 +105,7 @@ static void ended(struct job *job, struct rank *rank)
         if (job->running) job_end(job);
     }
     if (job->running) return;
-    for (int i = 0; i < 2 * job->n; i++) job->feeds[i].active = true; /* each feed gets a whole period */
+    for (int i = 0; i < 2 * job->n; i++) job->feeds[i].active = true; /* each feed gets a full period */
     uv_timer_start(&job->drain, on_drain, DRAIN_MS, DRAIN_MS);
     finish_if_over(job);
 }
@@ -140,7 +141,7 @@ static int init(struct job *job)
     job->ranks = calloc((size_t)job->n, sizeof *job->ranks);
     job->feeds = calloc((size_t)job->n * 2, sizeof *job->feeds);
     if (!job->ranks || !job->feeds || uv_loop_init(&job->loop) != 0) {
-        fputs("tutti-run: out of memory or descriptors\n", stderr);
+        fputs("tutti-run: cannot start the job: out of memory or descriptors\n", stderr);
         return 1;
     }
     init_sinks(job);
@@ -157,7 +158,7 @@ static int init(struct job *job)
     return job_watch_signals(job);
 }
 
-/* If rank i cannot be started, kills the ranks that were. */
+/* Starts all ranks.  If one cannot be started, kills those that were. */
 static int start_all(struct job *job)
 {
     for (int i = 0; i < job->n; i++) {
@@ -204,7 +205,7 @@ int job_run(struct job *job)
     if (!status) status = start_all(job);
     if (!status && job->options->timeout_ms)
         uv_timer_start(&job->timeout, on_timeout, (uint64_t)job->options->timeout_ms, 0);
-    finish_if_over(job); /* nothing was started */
+    finish_if_over(job); /* if no rank was started */
     uv_run(&job->loop, UV_RUN_DEFAULT);
     if (!status) status = exit_status(job);
     tear_down(job);

@@ -1,4 +1,4 @@
-/* The launcher's messages about a job. */
+/* Prints the launcher's messages about a job. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -48,7 +48,7 @@ char *job_log_path(const struct job *job, int i, bool is_err)
     return memory_print("%s/rank_%d.%s", job->options->log_dir, job->ranks[i].number, is_err ? "err" : "out");
 }
 
-/* Returns the end of a log file, at most FEED_TAIL_MAX bytes. */
+/* Reads the end of a log file, at most FEED_TAIL_MAX bytes.  Returns how many. */
 static size_t read_tail(const char *path, char *tail)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);

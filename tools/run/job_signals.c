@@ -1,12 +1,12 @@
-/* How the launcher handles signals.  INT, TERM, HUP and QUIT go to the ranks' process groups, helpers included.  USR1
- * and USR2 go to the ranks alone, because their helpers might die of them.  A second INT kills. */
+/* Handles the launcher's signals.  INT, TERM, HUP and QUIT go to the ranks' process groups, with their child processes.
+ * USR1 and USR2 go to the ranks alone, because their child processes might die of them.  A second INT kills. */
 #include <stdio.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "job.h"
 
-/* A rank in the launcher's own group has already got what the terminal sent. */
+/* Forwards a signal.  A rank in the launcher's own group has already received a signal of the terminal. */
 static void pass_on(struct job *job, int signal, bool whole_group, bool from_terminal)
 {
     for (int i = 0; i < job->n; i++)
@@ -15,7 +15,7 @@ static void pass_on(struct job *job, int signal, bool whole_group, bool from_ter
 
 static void end_by(struct job *job, int signal, bool from_terminal)
 {
-    if (!job->running) _exit(128 + signal); /* only output is left, and its reader does not read */
+    if (!job->running) _exit(128 + signal); /* all ranks have ended, and the output's reader does not read */
     job->passed = signal;
     if (signal == SIGINT) job->interrupts++;
     if (job->interrupts < 2) {
@@ -26,7 +26,8 @@ static void end_by(struct job *job, int signal, bool from_terminal)
     }
 }
 
-/* Ctrl-Z reaches the launcher alone, because the ranks have groups of their own.  They stop and continue with it. */
+/* Stops and continues the ranks with the launcher.  Ctrl-Z reaches only the launcher, because the ranks have groups of
+ * their own. */
 static void stop(struct job *job, bool from_terminal)
 {
     pass_on(job, SIGSTOP, true, from_terminal);
@@ -39,7 +40,7 @@ static void handle(struct job *job, const struct signalfd_siginfo *info)
     bool from_terminal = info->ssi_code == SI_KERNEL;
     int signal = (int)info->ssi_signo;
     if (signal == SIGCHLD)
-        job_reap(job, (pid_t)info->ssi_pid); /* if several have ended, this one ended first */
+        job_reap(job, (pid_t)info->ssi_pid); /* of several ranks that have ended, this one ended first */
     else if (signal == SIGTSTP)
         stop(job, from_terminal);
     else if (signal == SIGUSR1 || signal == SIGUSR2)
@@ -60,7 +61,7 @@ int job_watch_signals(struct job *job)
 {
     job->signal_fd = signalfd(-1, &job->signals->handled, SFD_CLOEXEC | SFD_NONBLOCK);
     if (job->signal_fd < 0) {
-        perror("tutti-run: signalfd");
+        perror("tutti-run: signalfd failed");
         return 1;
     }
     uv_poll_init(&job->loop, &job->signal_poll, job->signal_fd);

@@ -10,7 +10,7 @@
 #include "job.h"
 #include "memory.h"
 
-/* A single rank on a terminal keeps it, with its colours and progress bars. */
+/* Chooses the output.  A single rank on a terminal keeps the terminal, with its colours and progress bars. */
 enum job_output job_choose_output(const struct options *options)
 {
     if (options->log_dir) return JOB_FILED;
@@ -27,7 +27,7 @@ int job_open_logs(struct job *job)
         bool last = !*slash;
         *slash = '\0';
         if (mkdir(path, 0777) != 0 && errno != EEXIST) {
-            job_say(job, "cannot make the folder %s for --log-dir: %s", path, strerror(errno));
+            job_say(job, "cannot create the folder %s for --log-dir: %s", path, strerror(errno));
             status = 1;
         }
         if (last) break;
@@ -36,16 +36,16 @@ int job_open_logs(struct job *job)
     return status;
 }
 
-/* The rank's end of one stream and, for a pipe, the launcher's. */
+/* The rank's end of one stream and, for a pipe, the launcher's end. */
 struct stream {
-    int rank_end, our_end;
+    int rank_end, launcher_end;
 };
 
 static bool open_pipe(struct job *job, int i, struct stream *stream)
 {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) {
-        job_say(job, "cannot make a pipe for rank %d: %s", job->ranks[i].number, strerror(errno));
+        job_say(job, "cannot create a pipe for rank %d: %s", job->ranks[i].number, strerror(errno));
         return false;
     }
     *stream = (struct stream){ends[1], ends[0]};
@@ -61,7 +61,7 @@ static bool open_log(struct job *job, int i, bool is_err, struct stream *stream)
     return stream->rank_end >= 0;
 }
 
-/* Returns false after a message. */
+/* Opens a rank's stdout or stderr.  Returns false after a message. */
 static bool open_stream(struct job *job, int i, bool is_err, struct stream *stream)
 {
     if (job->output == JOB_PREFIXED) return open_pipe(job, i, stream);
@@ -70,37 +70,38 @@ static bool open_stream(struct job *job, int i, bool is_err, struct stream *stre
     return true;
 }
 
-/* Closes the rank's end, and starts reading the launcher's end or closes it. */
+/* Closes the rank's end.  Reads the launcher's end if the rank was started, otherwise closes it too. */
 static void settle(struct job *job, int i, bool is_err, struct stream *stream, bool started)
 {
     if (stream->rank_end > STDERR_FILENO) close(stream->rank_end);
-    if (stream->our_end < 0) return;
+    if (stream->launcher_end < 0) return;
     if (!started) {
-        close(stream->our_end);
+        close(stream->launcher_end);
         return;
     }
     job->open_feeds++;
-    feed_open(&job->feeds[2 * i + is_err], &job->loop, stream->our_end, is_err ? job->to_err : job->to_out,
+    feed_open(&job->feeds[2 * i + is_err], &job->loop, stream->launcher_end, is_err ? job->to_err : job->to_out,
               job->ranks[i].number);
 }
 
 static int start_with(struct job *job, int i, int in, const struct stream *out, const struct stream *err)
 {
     char **environment = environment_of(job->options, i, job->port, job->token_fd, job->out_fd);
-    struct rank_start start = {.program = job->options->program,
-                               .environment = environment,
-                               .in = in,
-                               .out = out->rank_end,
-                               .err = err->rank_end,
-                               .token_fd = job->token_fd,
-                               .out_fd = job->out_fd,
-                               /* in the launcher's group it may read the terminal, which stops other groups */
-                               .own_group = in != STDIN_FILENO || !isatty(STDIN_FILENO),
-                               .mask = &job->signals->old_mask,
-                               .old_pipe = &job->signals->old_pipe,
-                               .old_size = &job->signals->old_size,
-                               .old_child = &job->signals->old_child,
-                               .old_files = &job->files};
+    struct rank_start start = {
+        .program = job->options->program,
+        .environment = environment,
+        .in = in,
+        .out = out->rank_end,
+        .err = err->rank_end,
+        .token_fd = job->token_fd,
+        .out_fd = job->out_fd,
+        /* a rank that reads a terminal stays in the launcher's group: other groups would be stopped */
+        .own_group = in != STDIN_FILENO || !isatty(STDIN_FILENO),
+        .mask = &job->signals->old_mask,
+        .old_pipe = &job->signals->old_pipe,
+        .old_size = &job->signals->old_size,
+        .old_child = &job->signals->old_child,
+        .old_files = &job->files};
     bool in_exec;
     int failure = rank_start(&job->ranks[i], &start, &in_exec);
     environment_free(environment);

@@ -1,4 +1,4 @@
-/* Memory for the launcher, which ends with a message if there is none; its ranks end with it. */
+/* Allocates memory for the launcher.  If there is none, prints a message and exits, which ends the ranks too. */
 #ifndef RUN_MEMORY_H
 #define RUN_MEMORY_H
 

@@ -12,13 +12,13 @@
 
 #include "memory.h"
 
-/* Returns whether the launcher's --version contains the word: mpirun may be either MPI's. */
+/* The MPIs and their launchers.  `word` is in the output of the launcher's --version: mpirun may be of either MPI. */
 static const struct mpi {
     const char *name, *plug_in, *word, *launchers[3];
 } mpis[] = {{"openmpi", "mpi_openmpi", "Open", {"mpirun.openmpi", "mpirun", "mpiexec"}},
             {"mpich", "mpi_mpich", "HYDRA", {"mpiexec.mpich", "mpiexec.hydra", "mpiexec"}}};
 
-/* ---- which ------------------------------------------------------------------------------------------------- */
+/* ---- the MPI ----------------------------------------------------------------------------------------------- */
 
 static bool is_its_launcher(const struct mpi *mpi, const char *launcher)
 {
@@ -38,7 +38,7 @@ static const char *find_launcher(const struct mpi *mpi)
     return NULL;
 }
 
-/* Returns the first MPI whose plug-in and launcher are installed, or NULL after a message on each that was tried. */
+/* Returns the first MPI whose plug-in and launcher are installed, or NULL after a message about each. */
 static const struct mpi *find_mpi(const char *name, const char **launcher)
 {
     char why[2000] = "";
@@ -50,8 +50,9 @@ static const struct mpi *find_mpi(const char *name, const char **launcher)
         *launcher = built ? find_launcher(mpi) : NULL;
         if (*launcher) return mpi;
         if (built)
-            snprintf(why + used, sizeof why - used, "tutti-run: backend %s is there, but none of %s, %s and %s\n",
-                     mpi->plug_in, mpi->launchers[0], mpi->launchers[1], mpi->launchers[2]);
+            snprintf(why + used, sizeof why - used,
+                     "tutti-run: backend %s is installed, but none of the launchers %s, %s and %s is\n", mpi->plug_in,
+                     mpi->launchers[0], mpi->launchers[1], mpi->launchers[2]);
         else
             snprintf(why + used, sizeof why - used, "tutti-run: %s\n", tutti_last_error());
     }
@@ -59,7 +60,7 @@ static const struct mpi *find_mpi(const char *name, const char **launcher)
     return NULL;
 }
 
-/* ---- its command line -------------------------------------------------------------------------------------- */
+/* ---- the command line -------------------------------------------------------------------------------------- */
 
 struct words {
     char **list;
@@ -73,7 +74,8 @@ static void add(struct words *words, const char *word)
     words->list[words->n] = NULL;
 }
 
-/* tutti-run accepts root and more ranks than cores, so the launcher must too; ranks must not compete for cores. */
+/* Adds options so that the launcher accepts root and more ranks than cores, as tutti-run does.  Ranks that share cores
+ * must yield. */
 static void add_openmpi_options(struct words *words, const struct options *options)
 {
     if (geteuid() == 0) add(words, "--allow-run-as-root");
@@ -85,7 +87,7 @@ static void add_openmpi_options(struct words *words, const struct options *optio
     }
 }
 
-/* Removes the variables for options that this tutti-run handles itself. */
+/* Adds the command of one rank: this tutti-run with --mpi-rank, the options for its output, and the program. */
 static void add_rank(struct words *words, const struct options *options)
 {
     char self[4096];
@@ -113,7 +115,7 @@ const char *mpi_start_instead(struct options *options)
     add(&words, "-n");
     add(&words, memory_print("%d", options->nproc));
     add_rank(&words, options);
-    /* The ranks ask the launcher for their rank and meeting place.  Another job's variables would mislead them. */
+    /* The ranks get their rank and rendezvous from the launcher.  Another job's variables would mislead them. */
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) unsetenv(ours[i]);
     if (options->token_file) setenv("TUTTI_TOKEN_FILE", options->token_file, 1);
     if (options->nproc > 1) setenv("OMP_NUM_THREADS", "1", 0);
@@ -132,16 +134,16 @@ int mpi_take_rank(struct options *options)
     if (!rank) rank = getenv("PMI_RANK");
     if (!size) size = getenv("PMI_SIZE");
     if (!rank || !size) {
-        fputs("tutti-run: --mpi-rank is for the ranks that --mpi starts; use --mpi\n", stderr);
+        fputs("tutti-run: --mpi-rank works only in ranks that MPI's launcher has started; use --mpi\n", stderr);
         return -1;
     }
     options->node_rank = atoi(rank);
     options->nnodes = atoi(size);
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* ends with the launcher; the rank ends with this process in the same way */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* this process ends with the launcher, as the rank ends with this process */
     return 0;
 }
 
-/* Waits until the launcher has read the rank's last output, at most a second. */
+/* Waits up to a second until the launcher has read the rank's last output. */
 static void wait_for_reader(void)
 {
     int unread[2] = {0};
@@ -153,10 +155,11 @@ static void wait_for_reader(void)
     }
 }
 
-void mpi_tell_failure(int status)
+void mpi_report_failure(int status)
 {
     const char *fd = getenv("PMI_FD");
     if (!fd) return;
     wait_for_reader();
-    if (dprintf(atoi(fd), "cmd=abort exitcode=%d\n", status) < 0) perror("tutti-run: PMI_FD");
+    if (dprintf(atoi(fd), "cmd=abort exitcode=%d\n", status) < 0)
+        perror("tutti-run: cannot report the failure over PMI_FD");
 }

@@ -1,23 +1,23 @@
-/* --mpi: MPI's launcher starts the ranks, for MPI finds them in no other way.
+/* --mpi: MPI's launcher starts the ranks, because MPI has no other way to find them.
  *
- *   tutti-run --mpi -n 4 PROGRAM        signals, --timeout; starts
- *     mpirun -n 4 tutti-run --mpi-rank PROGRAM      each prefixes or files its rank's output and says how it ended
- *       PROGRAM */
+ *   tutti-run --mpi -n 4 PROGRAM                 handles signals and --timeout, and starts
+ *     mpirun -n 4 tutti-run --mpi-rank PROGRAM   each of which prefixes or files its rank's output, reports its end,
+ *       PROGRAM                                  and starts one rank */
 #ifndef RUN_MPI_H
 #define RUN_MPI_H
 
 #include "options.h"
 
-/* Replaces the program by MPI's launcher with its arguments, to be started once.  Returns its name, or NULL after a
- * message on stderr.  Its allocations live as long as the process. */
+/* Replaces the program in `options` by MPI's launcher with its arguments.  Returns the launcher's name, or NULL after a
+ * message on stderr.  The allocations are never freed. */
 const char *mpi_start_instead(struct options *options);
 
-/* Finds this process's rank as MPI's launcher sets it, and ends with the launcher.  Returns 0, or -1 after a message on
- * stderr. */
+/* Reads this process's rank from the variables of MPI's launcher, and ties its end to the launcher's.  Returns 0, or -1
+ * after a message on stderr. */
 int mpi_take_rank(struct options *options);
 
-/* Tells MPICH's launcher about a failure (by PMI-1's abort).  Otherwise it goes on if a rank fails before it has begun
- * MPI. */
-void mpi_tell_failure(int status);
+/* Reports a failure to MPICH's launcher, with PMI-1's abort.  Otherwise that launcher would ignore a rank that fails
+ * before MPI_Init. */
+void mpi_report_failure(int status);
 
 #endif

@@ -12,26 +12,26 @@
 static const char usage[] =
     "usage: tutti-run [options] PROGRAM [arguments]\n"
     "\n"
-    "Starts PROGRAM once a rank, with the variables that tutti_init_process_group(\"env://\") reads.\n"
+    "Starts PROGRAM once per rank, with the variables that tutti_init_process_group(\"env://\") reads.\n"
     "\n"
-    "  -n, --nproc-per-node N   ranks on this node; auto: one a core that may be used (default 1)\n"
-    "      --nnodes N           nodes; tutti-run is started once on each (default 1)\n"
-    "      --node-rank R        which node this is, from 0\n"
+    "  -n, --nproc-per-node N   ranks on this node; auto: one per usable core (default 1)\n"
+    "      --nnodes N           number of nodes; start tutti-run once on each (default 1)\n"
+    "      --node-rank R        number of this node, from 0\n"
     "      --master-addr A      address of node 0, as the others reach it (default 127.0.0.1)\n"
     "      --master-port P      port of the rendezvous; 0: any free one (default, on one node)\n"
     "      --token-file FILE    the job's secret, the same file on all nodes: 32 bytes or 64 hex digits, mode 0600\n"
     "      --log-dir DIR        write each rank's output to DIR/rank_R.out and DIR/rank_R.err\n"
-    "      --no-prefix          pass the ranks' output on as it is, without \"[rank] \" before each line\n"
-    "      --grace S            seconds between SIGTERM and SIGKILL when the job is ended (default 5)\n"
+    "      --no-prefix          leave the ranks' output unchanged, without \"[rank] \" before each line\n"
+    "      --grace S            seconds between SIGTERM and SIGKILL at the end of the job (default 5)\n"
     "      --timeout S          end the job after this many seconds (exit status 124); 0: never (default)\n"
-    "      --mpi[=NAME]         start the ranks through the launcher of an MPI (openmpi, mpich; default: the one that\n"
-    "                           is there), as programs on backend mpi need it; one tutti-run for all nodes\n"
-    "      --standalone         one node, any free port: the default, for torchrun's sake\n"
+    "      --mpi[=NAME]         start the ranks through the launcher of an MPI (openmpi or mpich; default: the first\n"
+    "                           that is installed), which backend mpi needs; one tutti-run for all nodes\n"
+    "      --standalone         one node, any free port: the default, accepted for torchrun's sake\n"
     "  -h, --help               this text\n"
     "      --version            the version\n"
     "\n"
-    "Options may be spelled with '_' for '-', and --option=value as well as --option value.\n"
-    "The exit status is 0 if every rank's was; else that of the rank that failed first, or 128 + its signal.\n";
+    "Options may have '_' for '-', and may be written --option=value or --option value.\n"
+    "The exit status is 0 if all ranks succeed, else that of the first failed rank, or 128 + its signal.\n";
 
 struct option {
     const char *name;
@@ -91,8 +91,8 @@ static bool set_nproc(struct options *options, const char *name, const char *val
 static bool set_nnodes(struct options *options, const char *name, const char *value)
 {
     if (strchr(value, ':'))
-        return refuse("--%s takes one number, not a range as torchrun's \"%s\": the nodes of a job do not change", name,
-                      value);
+        return refuse("--%s takes one number, not a range such as torchrun's \"%s\": a job's number of nodes is fixed",
+                      name, value);
     return parse_int(name, value, 1, 1 << 20, &options->nnodes);
 }
 
@@ -103,7 +103,7 @@ static bool set_node_rank(struct options *options, const char *name, const char 
 
 static bool set_master_addr(struct options *options, const char *name, const char *value)
 {
-    if (!*value) return refuse("--%s is empty", name);
+    if (!*value) return refuse("--%s is empty; give it a value", name);
     options->master_addr = value;
     return true;
 }
@@ -115,14 +115,14 @@ static bool set_master_port(struct options *options, const char *name, const cha
 
 static bool set_token_file(struct options *options, const char *name, const char *value)
 {
-    if (!*value) return refuse("--%s is empty", name);
+    if (!*value) return refuse("--%s is empty; give it a value", name);
     options->token_file = value;
     return true;
 }
 
 static bool set_log_dir(struct options *options, const char *name, const char *value)
 {
-    if (!*value) return refuse("--%s is empty", name);
+    if (!*value) return refuse("--%s is empty; give it a value", name);
     options->log_dir = value;
     return true;
 }
@@ -147,13 +147,13 @@ static bool set_timeout(struct options *options, const char *name, const char *v
 static bool set_mpi(struct options *options, const char *name, const char *value)
 {
     if (value && strcmp(value, "openmpi") != 0 && strcmp(value, "mpich") != 0)
-        return refuse("--%s knows openmpi and mpich, not \"%s\"", name, value);
+        return refuse("--%s takes openmpi or mpich, not \"%s\"", name, value);
     options->mpi = OPTIONS_START_MPI;
     options->mpi_name = value;
     return true;
 }
 
-/* --mpi itself passes it to the tutti-run of each rank. */
+/* Sets the mode of a rank that MPI's launcher starts: --mpi passes --mpi-rank to it. */
 static bool set_mpi_rank(struct options *options, const char *name, const char *value)
 {
     (void)name, (void)value;
@@ -183,7 +183,7 @@ static const struct option table[] = {
     {"standalone", 0, WITHOUT, set_standalone},
 };
 
-/* True if text, up to its '=' or end, is name. '_' counts as '-', as for torchrun. */
+/* True if text is `name` up to its '=' or end.  '_' counts as '-', as for torchrun. */
 static bool same_name(const char *text, const char *name)
 {
     for (; *name; text++, name++)
@@ -191,11 +191,11 @@ static bool same_name(const char *text, const char *name)
     return *text == '\0' || *text == '=';
 }
 
-/* Returns why an option of torchrun does not exist here, or NULL if it is not one. */
+/* Returns why tutti-run lacks an option of torchrun, or NULL if torchrun has no such option. */
 static const char *why_not(const char *argument)
 {
     static const char own_rendezvous[] = "the rendezvous is Tutti's own: give --master-addr and --master-port";
-    static const char fixed[] = "a job whose rank ends is ended, and not started again";
+    static const char fixed[] = "tutti-run ends a job when a rank fails, and never restarts it";
     static const char logs[] = "--log-dir DIR writes each rank's output to files of its own";
     static const char *const theirs[][2] = {
         {"rdzv-backend", own_rendezvous},
@@ -210,18 +210,18 @@ static const char *why_not(const char *argument)
         {"tee", logs},
         {"logs-specs", logs},
         {"local-ranks-filter", logs},
-        {"no-python", "a program is started as it is: leave the option out"},
-        {"run-path", "a program is started as it is: leave the option out"},
-        {"module", "start `python -m MODULE` as the program"},
-        {"start-method", "each rank is a program of its own"},
-        {"role", "all ranks have one role"},
-        {"shutdown-timeout", "--grace SECONDS is that time here"},
-        {"virtual-local-rank", "LOCAL_RANK is each rank's own"},
-        {"event-log-handler", "what happens is said on stderr"},
+        {"no-python", "tutti-run starts any program as it is: omit the option"},
+        {"run-path", "tutti-run starts any program as it is: omit the option"},
+        {"module", "give `python -m MODULE` as the program"},
+        {"start-method", "each rank is always a process of its own"},
+        {"role", "all ranks have the same role"},
+        {"shutdown-timeout", "use --grace SECONDS for this time"},
+        {"virtual-local-rank", "LOCAL_RANK always differs by rank"},
+        {"event-log-handler", "tutti-run reports events on stderr only"},
         {"numa-binding", "start the ranks under numactl"},
     };
     if (argument[1] != '-') {
-        if (argument[1] == 'm') return "start `python -m MODULE` as the program";
+        if (argument[1] == 'm') return "give `python -m MODULE` as the program";
         return argument[1] == 'r' || argument[1] == 't' ? logs : NULL;
     }
     for (size_t i = 0; i < sizeof theirs / sizeof *theirs; i++)
@@ -240,7 +240,7 @@ static const struct option *find(const char *argument)
     return NULL;
 }
 
-/* Returns the value within the argument itself (--name=value, -nVALUE), or NULL. */
+/* Returns the value in the argument itself (--name=value, -nVALUE), or NULL. */
 static const char *value_within(const char *argument)
 {
     if (argument[1] != '-') return argument[2] ? argument + 2 + (argument[2] == '=') : NULL;
@@ -263,24 +263,28 @@ static bool take(struct options *options, char **argv, int *at)
     return option->set(options, option->name, value);
 }
 
-/* Checks what no single option can. */
+/* Checks the options together. */
 static bool check(struct options *options)
 {
-    if (!options->program[0]) return refuse("no program to run");
-    if ((int64_t)options->nproc * options->nnodes > INT_MAX) return refuse("too many ranks");
+    if (!options->program[0]) return refuse("no program to run; give one after the options");
+    if ((int64_t)options->nproc * options->nnodes > INT_MAX)
+        return refuse("--nproc-per-node %d times --nnodes %d is more than %d ranks", options->nproc, options->nnodes,
+                      INT_MAX);
     if (options->mpi == OPTIONS_START_MPI && options->nnodes > 1)
         return refuse(
-            "--mpi starts the ranks of all nodes at once and takes no --nnodes: give MPI's launcher its hosts "
+            "--mpi starts the ranks of all nodes at once, so omit --nnodes and name the hosts to MPI's launcher "
             "(Open MPI: OMPI_MCA_orte_default_hostfile, MPICH: HYDRA_HOST_FILE)");
     if (options->nnodes > 1) {
-        if (options->node_rank < 0) return refuse("several nodes need --node-rank on each");
-        if (!options->master_addr) return refuse("several nodes need --master-addr, the address of node 0");
-        if (!options->master_port) return refuse("several nodes need --master-port, the same on each");
+        if (options->node_rank < 0) return refuse("--nnodes %d needs --node-rank on each node", options->nnodes);
+        if (!options->master_addr)
+            return refuse("--nnodes %d needs --master-addr, the address of node 0", options->nnodes);
+        if (!options->master_port)
+            return refuse("--nnodes %d needs --master-port, the same on each node", options->nnodes);
     }
     if (options->node_rank < 0) options->node_rank = 0;
     if (options->node_rank >= options->nnodes)
-        return refuse("--node-rank is %d, but --nnodes %d has only 0 to %d", options->node_rank, options->nnodes,
-                      options->nnodes - 1);
+        return refuse("--node-rank is %d, but with --nnodes %d it must be from 0 to %d", options->node_rank,
+                      options->nnodes, options->nnodes - 1);
     if (!options->master_addr) options->master_addr = "127.0.0.1";
     return true;
 }

@@ -1,11 +1,11 @@
-/* tutti-run's command line. */
+/* Parses tutti-run's command line. */
 #ifndef RUN_OPTIONS_H
 #define RUN_OPTIONS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* With --mpi tutti-run starts mpirun, and mpirun starts tutti-run once a rank. */
+/* With --mpi tutti-run starts mpirun, and mpirun starts a tutti-run with --mpi-rank per rank. */
 enum options_mpi { OPTIONS_NO_MPI, OPTIONS_START_MPI, OPTIONS_MPI_RANK };
 
 struct options {
@@ -13,15 +13,15 @@ struct options {
     int nnodes;
     int node_rank;
     const char *master_addr;
-    int master_port; /* 0: any free one */
+    int master_port; /* 0: any free port */
     const char *log_dir;
     const char *token_file;
     bool no_prefix;
     enum options_mpi mpi;
     const char *mpi_name; /* "openmpi" or "mpich"; NULL: the first that is installed */
-    int64_t grace_ms;     /* between SIGTERM and SIGKILL */
-    int64_t timeout_ms;   /* of the whole job; 0: no limit */
-    char **program;       /* its path and arguments, terminated by NULL */
+    int64_t grace_ms;     /* time between SIGTERM and SIGKILL */
+    int64_t timeout_ms;   /* limit of the whole job; 0: none */
+    char **program;       /* path and arguments, terminated by NULL */
 };
 
 enum { OPTIONS_GO_ON = -1 };

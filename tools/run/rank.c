@@ -8,18 +8,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- in the child: only async-signal-safe calls, for the store's thread may have held any lock ---- */
+/* ---- in the child: only async-signal-safe calls, because the store's thread may have held any lock ------------- */
 
 static void become(int from, int to)
 {
-    if (from != to) dup2(from, to); /* without close-on-exec */
+    if (from != to) dup2(from, to); /* the duplicate is not close-on-exec */
 }
 
 static void run_program(const struct rank_start *start, pid_t launcher)
 {
     if (start->own_group) setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != launcher) _exit(1); /* it died before the line above */
+    if (getppid() != launcher) _exit(1); /* the launcher died before the prctl */
     become(start->in, 0);
     become(start->out, 1);
     become(start->err, 2);
@@ -28,14 +28,14 @@ static void run_program(const struct rank_start *start, pid_t launcher)
     sigaction(SIGPIPE, start->old_pipe, NULL);
     sigaction(SIGXFSZ, start->old_size, NULL);
     sigaction(SIGCHLD, start->old_child, NULL);
-    setrlimit(RLIMIT_NOFILE, start->old_files); /* programs with select() rely on the usual 1024 */
+    setrlimit(RLIMIT_NOFILE, start->old_files); /* programs that use select() rely on the usual 1024 */
     sigprocmask(SIG_SETMASK, start->mask, NULL);
     execvpe(start->program[0], start->program, start->environment);
 }
 
-/* ---- in the launcher ---- */
+/* ---- in the launcher ----------------------------------------------------------------------------------------- */
 
-/* Reads what the child wrote before it gave up; 0 if exec closed the pipe. */
+/* Returns the errno of a child that failed, or 0 if exec closed the pipe. */
 static int read_failure(int fd)
 {
     int failure = 0;
@@ -71,7 +71,7 @@ int rank_start(struct rank *rank, const struct rank_start *start, bool *in_exec)
     return 0;
 }
 
-/* Kills the group while its leader is still a zombie: until then the number cannot be reused. */
+/* Kills the group before it reaps the leader, because a zombie's number cannot be reused. */
 bool rank_reap(struct rank *rank)
 {
     siginfo_t info = {0};

@@ -10,11 +10,12 @@ void signals_block(struct signals *signals)
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         struct sigaction now;
         sigaction(numbers[i], NULL, &now);
-        if (now.sa_handler != SIG_IGN) sigaddset(&signals->handled, numbers[i]); /* nohup stays effective */
+        if (now.sa_handler != SIG_IGN)
+            sigaddset(&signals->handled, numbers[i]); /* do not handle ignored signals, so that nohup works */
     }
     sigprocmask(SIG_BLOCK, &signals->handled, &signals->old_mask);
     sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, &signals->old_pipe);
-    sigaction(SIGXFSZ, &(struct sigaction){.sa_handler = SIG_IGN},
-              &signals->old_size); /* write must report an error, too */
+    /* Without SIGXFSZ, write reports an error at the file size limit. */
+    sigaction(SIGXFSZ, &(struct sigaction){.sa_handler = SIG_IGN}, &signals->old_size);
     sigaction(SIGCHLD, &(struct sigaction){.sa_handler = SIG_DFL, .sa_flags = SA_NOCLDSTOP}, &signals->old_child);
 }

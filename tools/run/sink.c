@@ -25,7 +25,7 @@ void sink_free(struct sink *sink)
 void sink_append(struct sink *sink, const void *data, size_t bytes)
 {
     struct buffer *next = &sink->next;
-    if (sink->broken || bytes == 0) return; /* an empty buffer has no address */
+    if (sink->broken || bytes == 0) return; /* memcpy of 0 bytes must not get the NULL of an empty buffer */
     if (next->capacity - next->used < bytes) {
         next->capacity = 2 * next->capacity + bytes;
         next->data = memory_resize(next->data, next->capacity);
@@ -39,8 +39,8 @@ bool sink_is_full(const struct sink *sink)
     return sink->next.used >= SINK_FULL;
 }
 
-/* Runs in a worker thread: writes all of `now`, however long the reader takes.  The loop does not touch `now` and
- * `failed` until the work is done. */
+/* Writes all of `now`, however long the reader takes.  Runs in a worker thread; the loop does not touch `now` and
+ * `failed` until it has finished. */
 static void write_all(uv_work_t *work)
 {
     struct sink *sink = work->data;
@@ -48,7 +48,7 @@ static void write_all(uv_work_t *work)
         ssize_t n = write(sink->fd, sink->now.data + done, sink->now.used - done);
         if (n >= 0) {
             done += (size_t)n;
-        } else if (errno == EAGAIN) { /* another process made it non-blocking */
+        } else if (errno == EAGAIN) { /* another process has made the descriptor non-blocking */
             poll(&(struct pollfd){.fd = sink->fd, .events = POLLOUT}, 1, -1);
         } else if (errno != EINTR) {
             sink->failed = true;
@@ -60,7 +60,7 @@ static void write_all(uv_work_t *work)
 static void after_write(uv_work_t *work, int status)
 {
     struct sink *sink = work->data;
-    (void)status; /* never cancelled */
+    (void)status; /* 0, because the work is never cancelled */
     sink->writing = false;
     if (sink->failed) sink->next.used = 0;
     sink->broken = sink->failed;

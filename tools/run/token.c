@@ -44,16 +44,16 @@ static bool from_hex(const char *text, size_t bytes, uint8_t token[TUTTI_TOKEN_B
     return true;
 }
 
-/* A secret that others can read or replace is not one. */
+/* Checks that no other user can read or replace the token. */
 static int check_file(const char *path, int fd)
 {
     struct stat status;
     if (fstat(fd, &status) != 0) return refuse("cannot stat the token file %s: %s", path, strerror(errno));
     if (!S_ISREG(status.st_mode)) return refuse("the token file %s is not a regular file", path);
     if (status.st_uid != geteuid() && status.st_uid != 0)
-        return refuse("the token file %s belongs to another user (%u)", path, (unsigned)status.st_uid);
+        return refuse("the token file %s belongs to another user (uid %u)", path, (unsigned)status.st_uid);
     if (status.st_mode & 077)
-        return refuse("the token file %s is open to others (mode %04o): chmod 600 it", path,
+        return refuse("the token file %s is accessible to others (mode %04o): chmod 600 it", path,
                       (unsigned)(status.st_mode & 07777));
     return 0;
 }
@@ -87,13 +87,12 @@ int token_find(const char *file, bool may_make, uint8_t token[TUTTI_TOKEN_BYTES]
     if (!file) file = secure_getenv("TUTTI_TOKEN_FILE");
     if (file && *file) return from_file(file, token);
     const char *text = secure_getenv("TUTTI_TOKEN");
-    if (text && *text)
-        return from_hex(text, strlen(text), token) ? 0 : refuse("TUTTI_TOKEN does not hold 64 hex digits");
+    if (text && *text) return from_hex(text, strlen(text), token) ? 0 : refuse("TUTTI_TOKEN must hold 64 hex digits");
     if (!may_make)
-        return refuse("several nodes need the same secret on each: --token-file FILE "
-                      "(make it with: umask 077; head -c 32 /dev/urandom > FILE)");
+        return refuse("several nodes need the same secret on each: give --token-file FILE "
+                      "(create it with: umask 077; head -c 32 /dev/urandom > FILE)");
     if (getrandom(token, TUTTI_TOKEN_BYTES, 0) != TUTTI_TOKEN_BYTES)
-        return refuse("no random bytes for the job token: %s", strerror(errno));
+        return refuse("cannot get random bytes for the job token: %s", strerror(errno));
     return 0;
 }
 
