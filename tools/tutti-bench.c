@@ -1,4 +1,4 @@
-/* tutti-bench: how fast the operations are here, and whether their results are right.
+/* tutti-bench: measures how fast the operations are on this machine, and checks their results.
  *
  *     tutti-run -n 4 tutti-bench --ops all_reduce,broadcast --sizes 4,64K,32M
  *
@@ -18,12 +18,13 @@ static struct bench_case make_case(const struct options *options, const struct b
         c.count = bytes < element ? 1 : bytes / element;
         c.chunk = c.count < c.ranks ? 1 : c.count / c.ranks;
     }
-    c.async = options->async || tutti_get_device(NULL).type != TUTTI_CPU; /* otherwise CUDA's calls return too early */
+    c.async = options->async ||
+              tutti_get_device(NULL).type != TUTTI_CPU; /* on CUDA a call may return before the operation is complete */
     c.data = data_make(options->dtype, options->reduce_op, op->reduces, c.ranks, ++seed);
     return c;
 }
 
-/* Measures and prints one case.  Returns whether its results were right. */
+/* Measures and prints one case.  Returns true if its results were right. */
 static bool run_case(const struct options *options, int backend, const struct bench_op *op, int64_t bytes)
 {
     struct bench_case c = make_case(options, op, bytes);
@@ -62,13 +63,13 @@ static bool explain(const struct options *options)
     return true;
 }
 
-/* Measures everything for one backend.  Returns whether it succeeded. */
+/* Measures all cases on one backend.  Returns true if all results were right. */
 static bool run_backend(const struct options *options, int backend)
 {
     TUTTI_CHECK(tutti_init_process_group(options->backend[backend], NULL));
     int ranks = tutti_get_world_size(NULL);
     if (options->ranks && options->ranks != ranks)
-        options_refuse("--ranks says %d, but this world has %d", options->ranks, ranks);
+        options_refuse("--ranks says %d, but this world has %d ranks", options->ranks, ranks);
     bool right = options->explain ? explain(options)
                  : options->tune  ? tune(options, make_case)
                                   : run_cases(options, backend);

@@ -125,7 +125,7 @@ static void refuses(void **state)
     launch_assert_refused(ARGS(TUTTI_BENCH_PATH, "--sizes", "-4"), 2, "\"-4\" is not a size");
     launch_assert_refused(ARGS(TUTTI_BENCH_PATH, "--dtype", "real"), 2, "there is no \"real\"; there are int8 int16");
     launch_assert_refused(ARGS(TUTTI_BENCH_PATH, "--reduce-op", "XOR"), 2, "there is no \"XOR\"");
-    launch_assert_refused(ARGS(TUTTI_BENCH_PATH, "--alloc", "heap"), 2, "\"heap\" is neither system nor tutti");
+    launch_assert_refused(ARGS(TUTTI_BENCH_PATH, "--alloc", "heap"), 2, "--alloc takes system or tutti, not \"heap\"");
     launch_assert_refused(ARGS(TUTTI_BENCH_PATH, "--fast", "1"), 2, "unknown option \"--fast\"");
     launch_assert_refused(ARGS(TUTTI_BENCH_PATH, "--ms"), 2, "\"--ms\" is not an option, or lacks its value");
     launch_assert_refused(ARGS("-n", "2", TUTTI_BENCH_PATH, "--backend", backend(), "--ranks", "3"), 2,
@@ -216,7 +216,7 @@ static void tunes(void **state)
     fclose(other);
     launch = tune("2", "barrier", path);
     assert_int_equal(launch.status, 1);
-    assert_non_null(strstr(launch.err.data, "it is there, and does not begin with \"tutti tuning 1\""));
+    assert_non_null(strstr(launch.err.data, "the file exists and does not begin with \"tutti tuning 1\""));
     launch_free(&launch);
     text = read_text(path);
     assert_string_equal(text, "somebody's text\n");
@@ -230,7 +230,7 @@ static void plots(void **state)
     char path[] = "/tmp/tutti-bench-XXXXXX";
     (void)state;
     launch_assert_refused(ARGS("/usr/bin/env", "PATH=/nowhere", TUTTI_BENCH_PATH, "--plot", "x.svg"), 2,
-                          "--plot needs gnuplot, which is in no folder of PATH");
+                          "--plot needs gnuplot, which is not in PATH");
     launch_assert_refused(ARGS(TUTTI_BENCH_PATH, "--plot", "x.pdf"), 2, "--plot draws SVG and PNG");
     if (access("/usr/bin/gnuplot", X_OK) != 0) skip();
     int fd = mkstemp(path);

@@ -4,14 +4,14 @@
 #include <math.h>
 #include <string.h>
 
-enum { BLOCK = 256 /* elements at a time: blocks lie on the stack, which may be small */, ELEMENT_MAX = 16 };
+enum { BLOCK = 256 /* elements of a block, which is on the stack and must be small */, ELEMENT_MAX = 16 };
 
 static int smaller(int a, int b)
 {
     return a < b ? a : b;
 }
 
-/* Returns how to choose the elements so that the reduction is exact. */
+/* Chooses the range of the elements so that the reduction is exact. */
 static void data_bound(struct data *data)
 {
     int exact = data->dtype->exact;
@@ -44,7 +44,7 @@ struct data data_make(const struct dtype *dtype, tutti_reduce_op reduce_op, bool
     return data;
 }
 
-/* Fills in elements [first, first + n) of a rank. */
+/* Computes elements [first, first + n) of a rank. */
 static void data_block(const struct data *data, int rank, int64_t first, int n, int32_t *value)
 {
     uint32_t start = (uint32_t)rank * 0x85ebca77u + data->seed * 0xc2b2ae3du, range = (uint32_t)data->range;
@@ -82,7 +82,7 @@ static void fold(tutti_reduce_op op, int32_t *a, const int32_t *b, int n)
     }
 }
 
-/* Returns the result of the reduction for one element over all ranks. */
+/* Returns the reduction of one element over all ranks. */
 static double finish(const struct data *data, int32_t reduced)
 {
     if (data->dtype->class == CLASS_BOOL) return reduced != 0;
@@ -134,8 +134,8 @@ void data_fill(const struct data *data, int rank, tutti_tensor tensor)
     }
 }
 
-/* An average of floats may be divided or multiplied by the inverse, so its last bits may differ.  Everything else is
- * exact. */
+/* Returns the allowed relative error.  An average of floats may be divided, or multiplied by the inverse, so its last
+ * bits may differ.  All other results are exact. */
 static double tolerance(const struct data *data, bool reduced)
 {
     bool divided = reduced && data->reduce_op == TUTTI_AVG && data->dtype->exponent_bits > 0;
@@ -156,7 +156,7 @@ static int64_t block_wrong(const struct data *data, const double *value, int n, 
     return wrong;
 }
 
-/* rank -1: the reduction */
+/* Returns how many elements are wrong.  rank -1: compares with the reduction. */
 static int64_t data_wrong(const struct data *data, int rank, int64_t first, tutti_tensor tensor)
 {
     _Alignas(16) char found[BLOCK * ELEMENT_MAX];

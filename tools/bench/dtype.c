@@ -39,7 +39,7 @@ const char *dtype_names(void)
 #undef NAME
 }
 
-/* Returns the bits of a normal number, or of 0, in a small format. */
+/* Returns the bits of a normal number or 0 in a small format. */
 static uint16_t small_encode(const struct dtype *dtype, double value)
 {
     int bias = (1 << (dtype->exponent_bits - 1)) - 1, exponent;
@@ -109,7 +109,7 @@ void dtype_encode(const struct dtype *dtype, const double *value, int n, double 
     }
 }
 
-/* Returns part i of a run of floats; a complex number has two parts. */
+/* Returns part i of consecutive floats.  A complex number has two parts. */
 static double float_at(const struct dtype *dtype, const void *memory, int i)
 {
     switch (dtype->dtype) {
@@ -138,5 +138,5 @@ double dtype_error(const struct dtype *dtype, const void *memory, int i, double 
     if (dtype->class != CLASS_COMPLEX) return relative(float_at(dtype, memory, i), value);
     double real = relative(float_at(dtype, memory, 2 * i), value);
     double other = relative(float_at(dtype, memory, 2 * i + 1), value * imaginary);
-    return real <= other ? other : real; /* a NaN in either survives */
+    return real <= other ? other : real; /* a NaN in either part stays NaN */
 }

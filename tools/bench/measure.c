@@ -6,7 +6,7 @@
 
 enum { ITERATIONS_MAX = 5000, COMBINE_MAX = 4 };
 
-/* an iteration this long counts as slow, so fewer of them are run */
+/* for slower iterations fewer are run */
 static const double slow_ns = 3e7;
 
 static int64_t now_ns(void)
@@ -16,7 +16,7 @@ static int64_t now_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Blocks the host until all ranks have entered, on CUDA too. */
+/* Waits on the host until all ranks have entered, on CUDA too. */
 static void synchronise(void)
 {
     tutti_work *work = NULL;
@@ -25,7 +25,7 @@ static void synchronise(void)
     if (work) TUTTI_CHECK(tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT));
 }
 
-/* Replaces the ranks' n values by their maximum or their sum. */
+/* Replaces n values by their maximum or sum over all ranks. */
 static void combine(double *value, int n, tutti_reduce_op op)
 {
     tutti_work *work = NULL;
@@ -48,7 +48,7 @@ static void run(const struct bench_case *c, int64_t iterations)
     for (int64_t i = 0; i < iterations; i++) TUTTI_CHECK(bench_run(c));
 }
 
-/* Returns how long an iteration takes on the slowest rank, measured from a few of them. */
+/* Returns the time of an iteration on the slowest rank, estimated from a few iterations. */
 static double estimate_ns(const struct bench_case *c, int64_t iterations)
 {
     synchronise();
@@ -65,7 +65,7 @@ static int64_t bounded(double iterations, int64_t least, int64_t most)
     return iterations > (double)most ? most : (int64_t)iterations;
 }
 
-/* Returns how many iterations fill the time. */
+/* Returns the number of iterations that fill the time. */
 static int warm_up(const struct bench_case *c, double ns)
 {
     double each = estimate_ns(c, 2);
@@ -79,7 +79,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* stamp has n + 1 entries, which are overwritten. */
+/* Computes the statistics of n iterations.  `stamp` has n + 1 time stamps and is overwritten. */
 static void statistics(const struct bench_case *c, int64_t *stamp, int n, struct result *result)
 {
     double value[COMBINE_MAX] = {0};
@@ -101,7 +101,7 @@ static void statistics(const struct bench_case *c, int64_t *stamp, int n, struct
 static void timed_loop(const struct bench_case *c, int iterations, struct result *result)
 {
     static int64_t stamp[ITERATIONS_MAX + 1];
-    memset(stamp, 0, sizeof stamp); /* touches the pages before the clock starts */
+    memset(stamp, 0, sizeof stamp); /* touch the pages before the clock starts */
     synchronise();
     run(c, 2);
     stamp[0] = now_ns();

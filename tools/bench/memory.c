@@ -23,7 +23,7 @@ tutti_tensor memory_new(int64_t numel, tutti_dtype dtype, bool from_tutti)
         TUTTI_CHECK(tutti_alloc(NULL, (int64_t)bytes, &tensor.data));
     } else {
         tensor.data = mmap(NULL, bytes + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (tensor.data == MAP_FAILED) die("no memory", bytes);
+        if (tensor.data == MAP_FAILED) die("no memory for a buffer", bytes);
     }
     return tensor;
 }
@@ -36,8 +36,8 @@ void memory_free(tutti_tensor tensor, bool from_tutti)
         munmap(tensor.data, tensor_bytes(tensor) + 1);
 }
 
-/* Looks CUDA's driver up by name, so the program builds and runs on hosts without CUDA. The device becomes this
- * thread's. */
+/* Returns the driver's copy function, or NULL.  Loads CUDA's driver by name, so the program builds and runs on hosts
+ * without CUDA.  Makes the device current in this thread. */
 static int (*load_copy(tutti_device device))(uintptr_t, uintptr_t, size_t)
 {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW), *context = NULL;
@@ -57,7 +57,7 @@ static void device_copy(tutti_device device, void *to, const void *from, size_t 
         return;
     }
     if (!copy) copy = load_copy(device);
-    if (!copy) die("CUDA's driver cannot be loaded to copy", bytes);
+    if (!copy) die("cannot load CUDA's driver (libcuda.so.1) for a copy", bytes);
     if (copy((uintptr_t)to, (uintptr_t)from, bytes) != 0) die("cannot copy to or from the CUDA device", bytes);
 }
 

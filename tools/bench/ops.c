@@ -40,7 +40,7 @@ static int start_all_reduce(const struct bench_case *c, const tutti_opts *opts)
     return tutti_all_reduce_into(message(c, c->out), message(c, c->in), c->data.reduce_op, opts);
 }
 
-/* As in training, the next iteration reads what the last one wrote. */
+/* Reduces in place.  As in training, the next iteration reads the output of the last one. */
 static int start_all_reduce_in_place(const struct bench_case *c, const tutti_opts *opts)
 {
     return tutti_all_reduce(message(c, c->out), c->data.reduce_op, opts);
@@ -102,7 +102,7 @@ static int receive_one(const struct bench_case *c, int peer)
     return status < 0 ? status : tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT);
 }
 
-/* Runs a round trip of every pair at the same time.  With an odd number of ranks the last one has nothing to do. */
+/* Runs a round trip of every pair of ranks at the same time.  With an odd number of ranks the last one is idle. */
 static int start_pingpong(const struct bench_case *c, const tutti_opts *opts)
 {
     int peer = c->rank ^ 1;
@@ -114,7 +114,7 @@ static int start_pingpong(const struct bench_case *c, const tutti_opts *opts)
     return first ? receive_one(c, peer) : send_one(c, peer);
 }
 
-/* Runs this rank's own loop, without any message: out = out op in. */
+/* Reduces on this rank alone, without any message: out = out op in. */
 static int start_local_reduce(const struct bench_case *c, const tutti_opts *opts)
 {
     (void)opts;
@@ -161,7 +161,7 @@ static int64_t wrong_reduce_scatter(const struct bench_case *c)
     return data_wrong_reduced(&c->data, c->rank * c->chunk, chunk(c, c->out));
 }
 
-/* The reduction over the first ranks. */
+/* Returns how many elements of a reduction over the first ranks are wrong. */
 static int64_t wrong_prefix(const struct bench_case *c, int ranks)
 {
     struct data data = c->data;

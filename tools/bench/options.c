@@ -8,23 +8,23 @@
 static const char help[] =
     "usage: tutti-run -n RANKS tutti-bench [options]\n"
     "Measures operations and checks their results.\n\n"
-    "  --backend B      tcp, mpi, nccl, a map as tutti_init_process_group has it, or names with commas between,\n"
-    "                   which are measured one after the other (tcp)\n"
+    "  --backend B      tcp, mpi, nccl, a map as tutti_init_process_group takes it, or a comma-separated list,\n"
+    "                   whose backends are measured one after another (tcp)\n"
     "  --ops A,B|all    barrier broadcast all_reduce reduce all_gather reduce_scatter all_to_all\n"
-    "                   gather scatter pingpong (all); by name alone: scan, exscan,\n"
+    "                   gather scatter pingpong (all); not in all: scan, exscan,\n"
     "                   all_reduce_in_place, and local_reduce, out = out op in\n"
-    "  --sizes X,Y      bytes, as 4, 64K, 1M or 2G (4,64,1K,8K,64K,512K,4M,32M)\n"
-    "  --ms M           about how long each case is timed (40)\n"
-    "  --dtype D        float32 and the others by their names (float32)\n"
-    "  --reduce-op R    SUM and the others by their names (SUM)\n"
+    "  --sizes X,Y      sizes in bytes, for example 4, 64K, 1M or 2G (4,64,1K,8K,64K,512K,4M,32M)\n"
+    "  --ms M           approximate time to measure each case, in ms (40)\n"
+    "  --dtype D        name of a dtype (float32)\n"
+    "  --reduce-op R    name of a reduce op (SUM)\n"
     "  --async          start each operation with async_op, then wait for it\n"
-    "  --alloc A        where the buffers come from: system, or tutti for tutti_alloc (system)\n"
+    "  --alloc A        allocate buffers from the system, or with tutti_alloc: system or tutti (system)\n"
     "  --csv            print peer,op,ranks,bytes,us,us_mean,us_min,us_p95,iters,check\n"
-    "  --name N         the first column (tutti)\n"
-    "  --ranks N        refuse another number of ranks\n"
-    "  --explain OP X   measure nothing: say how OP of X bytes would be done here, and why\n"
+    "  --name N         text of the first column of --csv (tutti)\n"
+    "  --ranks N        refuse to run with another number of ranks\n"
+    "  --explain OP X   measure nothing; print how OP of X bytes would run here, and why\n"
     "  --tune FILE      measure each operation's algorithms, and write the thresholds to FILE for TUTTI_TUNING\n"
-    "  --plot FILE.svg  draw the times with gnuplot (or FILE.png), a line a backend\n";
+    "  --plot FILE.svg  draw the times with gnuplot (or FILE.png), one line per backend\n";
 
 void options_refuse(const char *format, ...)
 {
@@ -37,11 +37,11 @@ void options_refuse(const char *format, ...)
     exit(2);
 }
 
-/* Calls `each` with every part of a comma-separated list. */
+/* Calls `each` with each part of a comma-separated list. */
 static void split(const char *list, void (*each)(struct options *options, const char *part), struct options *options)
 {
     char *copy = strdup(list), *rest = NULL;
-    if (!copy) options_refuse("no memory");
+    if (!copy) options_refuse("no memory to copy \"%s\"", list);
     for (char *part = strtok_r(copy, ",", &rest); part; part = strtok_r(NULL, ",", &rest)) each(options, part);
     free(copy);
 }
@@ -66,23 +66,23 @@ static int64_t read_size(const char *option, const char *part)
     int shift = unit ? 10 * (int)(unit - units + 1) : 0;
     bool number = end != part && *part != '-' && end[unit != NULL] == '\0';
     if (!number || errno || size > (1LL << 50) >> shift)
-        options_refuse("%s: \"%s\" is not a size; write bytes, as 4, 64K, 1M or 2G", option, part);
+        options_refuse("%s: \"%s\" is not a size; write bytes, such as 4, 64K, 1M or 2G", option, part);
     return (int64_t)size << shift;
 }
 
 static void add_size(struct options *options, const char *part)
 {
-    if (options->sizes == SIZES_MAX) options_refuse("--sizes: more than %d sizes", SIZES_MAX);
+    if (options->sizes == SIZES_MAX) options_refuse("--sizes: the list has more than %d sizes", SIZES_MAX);
     options->size[options->sizes++] = read_size("--sizes", part);
 }
 
 static void add_backend(struct options *options, const char *part)
 {
-    if (options->backends == BACKENDS_MAX) options_refuse("--backend: more than %d", BACKENDS_MAX);
+    if (options->backends == BACKENDS_MAX) options_refuse("--backend: the list has more than %d names", BACKENDS_MAX);
     options->backend[options->backends++] = part;
 }
 
-/* Comma-separated names.  A map, which has colons, is one name. */
+/* Sets the backends from comma-separated names.  A map, which has colons, is one name. */
 static void set_backends(struct options *options, const char *text)
 {
     options->backends = 0;
@@ -91,9 +91,9 @@ static void set_backends(struct options *options, const char *text)
         return;
     }
     char *copy = strdup(text), *rest = NULL; /* never freed */
-    if (!copy) options_refuse("no memory");
+    if (!copy) options_refuse("no memory to copy \"%s\"", text);
     for (char *part = strtok_r(copy, ",", &rest); part; part = strtok_r(NULL, ",", &rest)) add_backend(options, part);
-    if (options->backends == 0) options_refuse("--backend: there is no name in \"%s\"", text);
+    if (options->backends == 0) options_refuse("--backend: \"%s\" contains no name", text);
 }
 
 static void set_explain(struct options *options, const char *op, const char *size)
@@ -135,7 +135,7 @@ static void set_dtype(struct options *options, const char *text)
     if (!options->dtype) options_refuse("--dtype: there is no \"%s\"; there are%s", text, dtype_names());
 }
 
-/* Sets an option without a value.  Returns false if name is not one. */
+/* Sets an option that takes no value.  Returns false if there is none with this name. */
 static bool set_flag(struct options *options, const char *name)
 {
     if (!strcmp(name, "--async")) return options->async = true;
@@ -147,10 +147,10 @@ static void set_alloc(struct options *options, const char *text)
 {
     options->from_tutti = !strcmp(text, "tutti");
     if (!options->from_tutti && strcmp(text, "system") != 0)
-        options_refuse("--alloc: \"%s\" is neither system nor tutti", text);
+        options_refuse("--alloc takes system or tutti, not \"%s\"", text);
 }
 
-/* Sets an option with a value.  Returns false if name is not one. */
+/* Sets an option that takes a value.  Returns false if there is none with this name. */
 static bool set_value(struct options *options, const char *name, const char *value)
 {
     if (!strcmp(name, "--backend"))
@@ -210,6 +210,6 @@ void options_parse(int argc, char **argv, struct options *options)
     }
     if (!ops) add_op(options, "all");
     if (!options->sizes) split("4,64,1K,8K,64K,512K,4M,32M", add_size, options);
-    if (options->tune || options->plot) /* thresholds and curves go from small to large */
+    if (options->tune || options->plot) /* thresholds and curves need increasing sizes */
         qsort(options->size, (size_t)options->sizes, sizeof *options->size, compare_sizes);
 }

@@ -1,4 +1,4 @@
-/* The command line. */
+/* Parses tutti-bench's command line. */
 #ifndef BENCH_OPTIONS_H
 #define BENCH_OPTIONS_H
 
@@ -7,11 +7,11 @@
 enum { SIZES_MAX = 64, OPS_MAX = 32, BACKENDS_MAX = 8 };
 
 struct options {
-    const char *backend[BACKENDS_MAX]; /* measured one after the other */
+    const char *backend[BACKENDS_MAX]; /* measured one after another */
     int backends;
     const char *name; /* --csv: the first column */
     int ranks;        /* --ranks: the required world size; 0: any */
-    bool op[OPS_MAX]; /* indices into bench_ops */
+    bool op[OPS_MAX]; /* by index in bench_ops: true if it is to be measured */
     int64_t size[SIZES_MAX];
     int sizes;
     double milliseconds;
@@ -19,13 +19,13 @@ struct options {
     tutti_reduce_op reduce_op;
     const char *reduce_op_name;
     bool async, csv, from_tutti;
-    const struct bench_op *explain; /* --explain: explains explain_bytes of this operation and measures nothing */
+    const struct bench_op *explain; /* --explain: the operation to explain, or NULL */
     int64_t explain_bytes;
-    const char *tune; /* --tune: the file */
-    const char *plot; /* --plot: the file */
+    const char *tune; /* --tune: the file, or NULL */
+    const char *plot; /* --plot: the file, or NULL */
 };
 
-/* Ends the program after --help with 0, or after a mistake with a message and 2. */
+/* Parses the command line.  Ends the program with 0 after --help, or with 2 after a message. */
 void options_parse(int argc, char **argv, struct options *options);
 
 /* Prints the message and ends the program with 2. */

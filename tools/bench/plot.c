@@ -49,12 +49,11 @@ static const char *base_name(const char *path)
 void plot_check(const struct options *options)
 {
     if (!options->plot) return;
-    if (strpbrk(options->plot, "'\n")) options_refuse("--plot: the file's name may have no quotes or line ends");
-    bool named = strchr(base_name(options->plot), '.') != NULL; /* without an extension it is SVG */
+    if (strpbrk(options->plot, "'\n")) options_refuse("--plot: the file's name must not contain quotes or line ends");
+    bool named = strchr(base_name(options->plot), '.') != NULL; /* without an extension the format is SVG */
     if (named && !ends_with(options->plot, ".svg") && !ends_with(options->plot, ".png"))
-        options_refuse("--plot draws SVG and PNG: the file's name ends with .svg or .png");
-    if (!is_in_path("gnuplot"))
-        options_refuse("--plot needs gnuplot, which is in no folder of PATH (Debian: gnuplot-nox)");
+        options_refuse("--plot draws SVG and PNG: the file's name must end in .svg or .png");
+    if (!is_in_path("gnuplot")) options_refuse("--plot needs gnuplot, which is not in PATH (Debian: gnuplot-nox)");
 }
 
 void plot_add(int backend, const struct bench_case *c, const struct result *result)
@@ -68,8 +67,8 @@ void plot_add(int backend, const struct bench_case *c, const struct result *resu
 
 /* ---- drawing ------------------------------------------------------------------------------------------------ */
 
-/* Writes the points of an operation, of one backend or (-1) of all.  Points of 0 bytes have no place on a logarithmic
- * scale. */
+/* Writes the points of an operation, for one backend or (-1) for all.  Skips points of 0 bytes, which a logarithmic
+ * scale cannot show. */
 static int count_points(const struct bench_op *op, int backend)
 {
     int n = 0;
@@ -116,7 +115,7 @@ static void draw_panel(FILE *out, const struct options *options, const struct be
 static void draw(FILE *out, const struct options *options)
 {
     int panels = count_panels(), columns = panels < COLUMNS ? panels : COLUMNS, rows = (panels - 1) / columns + 1;
-    bool key = true; /* in the first panel */
+    bool key = true; /* only the first panel has a key */
     fprintf(out,
             "set terminal %s size %d,%d font 'sans-serif,12' background '#ffffff'\nset output '%s'\n"
             "set multiplot layout %d,%d title \"tutti %s, %d ranks, %s: the median time in µs by bytes\" font ',15'\n"
@@ -139,13 +138,13 @@ static void draw(FILE *out, const struct options *options)
 bool plot_draw(const struct options *options)
 {
     if (count_panels() == 0) {
-        fprintf(stderr, "tutti-bench: --plot: nothing to draw: no operation with a size was measured\n");
+        fprintf(stderr, "tutti-bench: --plot: no operation with a size was measured, so there is nothing to draw\n");
         return false;
     }
     FILE *out = popen("gnuplot", "w");
     if (out) draw(out, options);
     int status = out ? pclose(out) : -1;
-    if (status != 0) fprintf(stderr, "tutti-bench: --plot: gnuplot failed, with status %d\n", status);
+    if (status != 0) fprintf(stderr, "tutti-bench: --plot: gnuplot failed with status %d\n", status);
     free(points);
     return status == 0;
 }

@@ -3,8 +3,8 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
-/* Under tutti-run, which may prefix each line with a rank, TUTTI_STDOUT_FD is the launcher's own output.  CSV goes
- * there unprefixed. */
+/* Returns the stream for CSV.  Under tutti-run, which may prefix each line with a rank, that is TUTTI_STDOUT_FD, the
+ * launcher's own stdout. */
 static FILE *csv_stream(void)
 {
     static FILE *stream;

@@ -1,4 +1,4 @@
-/* The output of rank 0. */
+/* Prints the output of rank 0. */
 #ifndef BENCH_REPORT_H
 #define BENCH_REPORT_H
 
@@ -7,7 +7,7 @@
 
 void report_begin(const struct options *options, int ranks);
 
-/* Prints a case and its figures. result NULL: not supported, for the given reason. */
+/* Prints a case and its figures.  If `result` is NULL, prints why the case is not supported. */
 void report_case(const struct options *options, const struct bench_case *c, const struct result *result,
                  const char *reason);
 

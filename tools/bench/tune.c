@@ -11,7 +11,7 @@
 
 #define TUNE_FIRST_LINE "tutti tuning 1"
 
-/* an algorithm must be this much faster to replace the one for the next smaller size */
+/* minimum gain of an algorithm over the one for the next smaller size */
 static const double margin = 0.95;
 
 enum { TUNE_LINE_MAX = 256, TUNE_ALGORITHMS = 16 };
@@ -36,7 +36,7 @@ static bool ranks_fit(void)
     return sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) >= tutti_get_world_size(NULL);
 }
 
-/* True if the case's group does the case by this algorithm.  A path of a backend may not be possible for its size. */
+/* True if the case's group runs the case by this algorithm.  A backend's path may not be possible for the size. */
 static bool is_taken(const struct bench_case *c, const char *algorithm)
 {
     char text[4096], line[128];
@@ -72,7 +72,7 @@ static double time_of(const struct options *options, struct bench_case *c, const
     return took;
 }
 
-/* Returns the fastest algorithm.  `before`, that of the next smaller size, stays unless another is clearly faster. */
+/* Returns the fastest algorithm.  Keeps `before`, that of the next smaller size, unless another is clearly faster. */
 static const char *fastest(const struct options *options, struct bench_case *c, const char *before, bool *right)
 {
     const char *best = NULL, *name;
@@ -98,7 +98,7 @@ static const char *fastest(const struct options *options, struct bench_case *c, 
     return best;
 }
 
-/* Returns the middle between two sizes on a logarithmic scale. */
+/* Returns the middle of two sizes on a logarithmic scale. */
 static int64_t between(int64_t low, int64_t high)
 {
     return (int64_t)sqrt((double)(low > 0 ? low : 1) * (double)high);
@@ -136,7 +136,7 @@ static bool is_tuned(const struct options *options, const char *line, const char
     return false;
 }
 
-/* Keeps the rows of an earlier file that this run does not replace.  Returns false if it is not such a file. */
+/* Copies the rows of the existing file that this run does not replace.  Returns false if it is not a tuning file. */
 static bool keep(const struct options *options, const char *lead, FILE *out)
 {
     char line[TUNE_LINE_MAX];
@@ -149,19 +149,19 @@ static bool keep(const struct options *options, const char *lead, FILE *out)
     return good;
 }
 
-/* Writes under another name first, so a reader finds either the old file or the new one.  Returns NULL, or why it
- * failed. */
+/* Writes the file under another name first, so that a reader finds either the old file or the new one.  Returns NULL,
+ * or the reason of a failure. */
 static const char *write_file(const struct options *options, const char *lead, const char *rows)
 {
     char path[4096];
     const char *why = NULL;
     if (snprintf(path, sizeof path, "%s.%d", options->tune, (int)getpid()) >= (int)sizeof path)
-        return "its name is too long";
-    signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error like any other */
+        return "the file's name is too long";
+    signal(SIGXFSZ, SIG_IGN); /* write reports an error at the file size limit */
     FILE *out = fopen(path, "wxe");
     if (out == NULL) return strerror(errno);
     fputs(TUNE_FIRST_LINE "\n# backend ranks hosts operation bytes algorithm\n", out);
-    if (!keep(options, lead, out)) why = "it is there, and does not begin with \"" TUNE_FIRST_LINE "\"";
+    if (!keep(options, lead, out)) why = "the file exists and does not begin with \"" TUNE_FIRST_LINE "\"";
     fputs(rows, out);
     if (!why && (ferror(out) || fflush(out) != 0 || fsync(fileno(out)) != 0)) why = strerror(errno);
     fclose(out);
@@ -170,7 +170,7 @@ static const char *write_file(const struct options *options, const char *lead, c
     return why;
 }
 
-/* True if the world's backend lets Tutti choose the algorithms. */
+/* True if Tutti can choose the operation's algorithm on the world's backend. */
 static bool has_choice(tutti_kind kind)
 {
     char text[4096];
@@ -194,8 +194,8 @@ bool tune(const struct options *options,
         if (!options->op[i] || op->kind < 0 || !tutti_kind_is_collective((tutti_kind)op->kind)) continue;
         if (tutti_algorithm_name((tutti_kind)op->kind, 0) == NULL) continue;
         if (!has_choice((tutti_kind)op->kind))
-            options_refuse("--tune: backend %s does %s itself; there is nothing to choose", tutti_get_backend(NULL),
-                           op->name);
+            options_refuse("--tune: backend %s implements %s itself, so there is nothing to choose",
+                           tutti_get_backend(NULL), op->name);
         tune_op(options, op, lead, rows, make_case, &right);
     }
     fclose(rows);
