@@ -1,7 +1,7 @@
-/* tutti-info: what Tutti finds here, and what it would do.
+/* tutti-info: prints what Tutti finds on this machine, and what it uses in a job.
  *
- *     tutti-info                                  this machine: version, cores, backends and what each found
- *     tutti-run -n 4 tutti-info [--backend B]     and of this world: each rank's host, what its backends use, and the
+ *     tutti-info                                  the machine: version, cores, backends and what each has found
+ *     tutti-run -n 4 tutti-info [--backend B]     also the world: each rank's host, what its backends use, and the
  *                                                 algorithms by size
  *
  * Exit status: 0; 1 if the world could not be made; 2 if the command line was refused.
@@ -53,7 +53,7 @@ static int print_backend(const char *name)
     return 0;
 }
 
-/* Describes each backend in a process of its own, because libraries of two may conflict. */
+/* Describes a backend in a process of its own, because the libraries of two backends may conflict. */
 static void print_backend_apart(const char *name)
 {
     int status = 0;
@@ -61,7 +61,8 @@ static void print_backend_apart(const char *name)
     pid_t pid = fork();
     if (pid == 0) _exit(print_backend(name));
     while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
-    if (pid < 0 || status != 0) printf("backend %s: refused\n    its probe ended with status %d\n", name, status);
+    if (pid < 0 || status != 0)
+        printf("backend %s: refused\n    the process that describes it ended with status %d\n", name, status);
 }
 
 static void print_backends(void)
@@ -79,7 +80,7 @@ static void print_backends(void)
 
 /* ---- this world --------------------------------------------------------------------------------------------- */
 
-/* Gathers every rank's lines on rank 0. */
+/* Gathers the lines of every rank on rank 0, which prints them. */
 static void print_ranks(void)
 {
     char text[TEXT_MAX], host[256] = "?";
@@ -101,7 +102,7 @@ static void print_ranks(void)
     free(all);
 }
 
-/* Returns the line that begins with word. */
+/* Returns the first line that begins with `word`, or "". */
 static const char *line_of(char *text, const char *word)
 {
     for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n"))
@@ -109,7 +110,7 @@ static const char *line_of(char *text, const char *word)
     return "";
 }
 
-/* Prints a line for each size from which another algorithm is chosen. */
+/* Prints a line for each size at which the chosen algorithm changes. */
 static void print_choices(const char *name, tutti_kind kind)
 {
     char text[TEXT_MAX], last[TEXT_MAX] = "";
@@ -141,7 +142,7 @@ static void print_world(void)
                  {"exscan", TUTTI_EXSCAN}};
     bool speaks = tutti_get_rank(NULL) == 0;
     if (speaks) printf("world of %d ranks on %s\n", tutti_get_world_size(NULL), tutti_get_backend(NULL));
-    TUTTI_CHECK(tutti_barrier(NULL)); /* connections are made when they are needed */
+    TUTTI_CHECK(tutti_barrier(NULL)); /* makes the connections, so that the ranks can describe them */
     print_ranks();
     for (size_t i = 0; speaks && i < sizeof kinds / sizeof *kinds; i++) print_choices(kinds[i].name, kinds[i].kind);
 }
@@ -150,8 +151,8 @@ static void print_world(void)
 
 static const char help[] =
     "usage: tutti-info, or tutti-run -n RANKS tutti-info [--backend B]\n"
-    "Tells what Tutti finds on this machine, and under a launcher what it does in that world.\n\n"
-    "  --backend B  tcp, mpi, nccl, or a map as tutti_init_process_group has it (tcp)\n";
+    "Prints what Tutti finds on this machine and, under a launcher, what it uses in that world.\n\n"
+    "  --backend B  tcp, mpi, nccl, or a map as tutti_init_process_group takes it (tcp)\n";
 
 int main(int argc, char **argv)
 {

@@ -1,10 +1,11 @@
-/* tutti-store-bench: how long a large job takes to meet in the tcp store, and what one operation costs.
+/* tutti-store-bench: measures how long a large job takes to join the tcp store, and the cost of one operation.
  *
  *   tutti-store-bench [clients] [processes]      (1000 8)
  *
- * The parent runs the server.  Each process holds its share of the clients, as threads: each joins, sets a key, gets
- * its neighbour's, and passes a barrier.
+ * The parent runs the server.  Each process runs its share of the clients as threads.  Each client joins, sets a key,
+ * gets its neighbour's key, and passes a barrier.
  */
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +25,7 @@ static uint8_t token[TUTTI_TOKEN_BYTES] = "no secret is needed here";
 
 struct shared {
     pthread_barrier_t barrier;
-    double end[PROCESSES_MAX][PHASES]; /* when each process's last client had finished */
+    double end[PROCESSES_MAX][PHASES]; /* time at which each process's last client finished */
     int failed;
 };
 
@@ -71,7 +72,7 @@ static void *client_barrier(void *argument)
     return NULL;
 }
 
-/* Runs one phase on all clients of this process, each in a thread of its own. */
+/* Runs one phase on all clients of this process, each in its own thread. */
 static int run_phase(struct client *clients, int n, void *(*run)(void *))
 {
     pthread_t *threads = calloc((size_t)n, sizeof *threads);
@@ -136,8 +137,8 @@ static int bench(struct shared *shared, tutti_store *store, int clients, int pro
     int failed = 0;
     for (int phase = 0; phase < PHASES; phase++) {
         begin[phase] = now();
-        pthread_barrier_wait(&shared->barrier); /* go */
-        pthread_barrier_wait(&shared->barrier); /* all have finished */
+        pthread_barrier_wait(&shared->barrier); /* start the phase */
+        pthread_barrier_wait(&shared->barrier); /* wait until all have finished */
         double last = 0;
         for (int i = 0; i < processes; i++)
             if (shared->end[i][phase] > last) last = shared->end[i][phase];
@@ -155,7 +156,7 @@ static int bench(struct shared *shared, tutti_store *store, int clients, int pro
     return failed;
 }
 
-/* The server needs a descriptor for each client. */
+/* Raises the limit of descriptors, because the server needs one for each client. */
 static void raise_descriptors(void)
 {
     struct rlimit limit;
@@ -182,14 +183,14 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: tutti-store-bench [clients] [processes, at most %d]\n", PROCESSES_MAX);
         return 2;
     }
-    alarm(300); /* ends a bench that hangs */
+    alarm(300); /* ends a run that hangs */
     raise_descriptors();
     struct shared *shared = make_shared(processes);
     tutti_store *store = NULL;
     double begin[PHASES];
     tutti_store_opts opts = {.token = token, .server = true, .world_size = clients};
     if (shared == NULL || tutti_store_tcp("127.0.0.1", 0, &opts, &store) != TUTTI_OK) {
-        fprintf(stderr, "cannot start the store\n");
+        fprintf(stderr, "cannot start the store: %s\n", shared == NULL ? strerror(errno) : tutti_last_error());
         return 1;
     }
     printf("%d clients in %d processes, on %ld cores\n", clients, processes, sysconf(_SC_NPROCESSORS_ONLN));
