@@ -1,4 +1,4 @@
-/* All-reduce: every rank's tensor becomes the sum, or the average, of all.
+/* All-reduce: every rank's tensor becomes the sum or the average of all ranks' tensors.
  *
  *     tutti-run -n 4 build/examples/all_reduce [tcp|mpi|nccl]
  */

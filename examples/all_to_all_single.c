@@ -1,4 +1,4 @@
-/* All-to-all: rank r's p-th part becomes rank p's r-th part; a transposition across ranks.
+/* All-to-all: rank r's p-th part becomes rank p's r-th part, a transposition across ranks.
  *
  *     tutti-run -n 4 build/examples/all_to_all_single [tcp|mpi|nccl]
  */
@@ -13,8 +13,8 @@ int main(int argc, char **argv)
     for (int i = 0; i < world; i++) values[i] = (float)(world * rank + i);
     tensor_set(in, values);
 
-    TUTTI_CHECK(tutti_all_to_all_single(out, in, NULL, NULL, NULL)); /* no splits: one element a rank */
-    print_tensor(in, "Rank %d gave", rank);
+    TUTTI_CHECK(tutti_all_to_all_single(out, in, NULL, NULL, NULL)); /* no splits: one element per rank */
+    print_tensor(in, "Rank %d sent", rank);
     print_tensor(out, "Rank %d has", rank);
 
     tensor_free(in);

@@ -1,5 +1,5 @@
-/* An all-reduce that goes on while the program computes.  Rank 0 shows how much of the shorter of the two was hidden
- * behind the longer: 100 % where ranks have cores, or a GPU, to spare; less where they share them.
+/* Asynchronous all-reduce: it continues while the program computes.  Rank 0 prints how much of the shorter of the two
+ * overlapped with the longer: 100 % if ranks have spare cores or a GPU, less if they share cores.
  *
  *     tutti-run -n 4 build/examples/async_all_reduce [tcp|mpi|nccl]
  */
@@ -7,7 +7,7 @@
 
 enum { NUMEL = 4 << 20, ROUNDS = 5 };
 
-/* Work that needs neither the network nor much memory. */
+/* Computes without the network and with little memory. */
 static double compute(void)
 {
     double x = 0.5;
@@ -28,7 +28,7 @@ int main(int argc, char **argv)
     float *values = malloc(NUMEL * sizeof *values);
     if (!values) abort();
 
-    double alone = 1e9, computing = 1e9, together = 1e9; /* the best of several rounds */
+    double alone = 1e9, computing = 1e9, together = 1e9; /* best times of several rounds */
     volatile double result = 0;
     int right = 0;
     for (int round = 0; round < ROUNDS; round++) {
@@ -52,7 +52,7 @@ int main(int argc, char **argv)
         start = seconds();
         TUTTI_CHECK(tutti_all_reduce(x, TUTTI_SUM, tutti_with(.async_op = &work)));
         result = compute();
-        TUTTI_CHECK(tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT)); /* x holds the sum from here on */
+        TUTTI_CHECK(tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT)); /* now x holds the sum */
         together = smaller(together, seconds() - start);
 
         tensor_get(values, x);

@@ -1,5 +1,4 @@
-/* Shared by the examples: tensors on the device of the default group, so that the same program runs on CPUs and GPUs.
- */
+/* Shared by the examples: tensors on the default group's device, so that the same program runs on CPUs and GPUs. */
 #ifndef EXAMPLE_H
 #define EXAMPLE_H
 
@@ -10,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-/* Returns the driver's copy function, with the device current on this thread, or NULL without a driver. */
+/* Returns the driver's copy function and makes the device current in this thread.  Returns NULL without a driver. */
 static inline int (*device_driver(tutti_device device))(uintptr_t, uintptr_t, size_t)
 {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW), *context = NULL;
@@ -22,8 +21,8 @@ static inline int (*device_driver(tutti_device device))(uintptr_t, uintptr_t, si
     return retain && use && retain(&context, device.index) == 0 && use(context) == 0 ? copy : NULL;
 }
 
-/* Copies bytes between this program's memory and the device's.  For CUDA the driver is asked by name, so that the
- * examples build where there is none. */
+/* Copies bytes between this program's memory and the device's.  Loads CUDA's driver by name, so that the examples build
+ * without it. */
 static inline void device_copy(tutti_device device, void *to, const void *from, size_t bytes)
 {
     static int (*copy)(uintptr_t, uintptr_t, size_t);
@@ -54,14 +53,14 @@ static inline void tensor_get(void *values, tutti_tensor x)
     device_copy(x.device, values, x.data, tensor_bytes(x));
 }
 
-/* Allocates a tensor on the group's device; values may be NULL: zeros. */
+/* Allocates a tensor on the group's device with these values, or with zeros if `values` is NULL. */
 static inline tutti_tensor tensor_new(const void *values, int64_t numel, tutti_dtype dtype)
 {
     tutti_tensor x = {NULL, numel, dtype, tutti_get_device(NULL)};
     TUTTI_CHECK(tutti_alloc(NULL, (int64_t)tensor_bytes(x), &x.data));
     void *zeros = values ? NULL : calloc((size_t)numel + 1, (size_t)tutti_dtype_bytes(dtype));
     if (!values && !zeros) {
-        fprintf(stderr, "no memory for %zu bytes\n", tensor_bytes(x));
+        fprintf(stderr, "no memory for a tensor of %zu bytes\n", tensor_bytes(x));
         exit(1);
     }
     tensor_set(x, values ? values : zeros);
@@ -99,7 +98,7 @@ static inline void print_elements(tutti_tensor x)
     putchar(']');
 }
 
-/* Prints a line: the text, formatted as by printf, then the elements. */
+/* Prints a line: the text, formatted as printf does, then the elements. */
 static inline void __attribute__((format(printf, 2, 3))) print_tensor(tutti_tensor x, const char *format, ...)
 {
     va_list arguments;
@@ -111,7 +110,7 @@ static inline void __attribute__((format(printf, 2, 3))) print_tensor(tutti_tens
     putchar('\n');
 }
 
-/* Does the same for a list of tensors: [[0], [1], [2]]. */
+/* Prints a line for a list of tensors in the same way: [[0], [1], [2]]. */
 static inline void __attribute__((format(printf, 3, 4)))
 print_tensors(const tutti_tensor *list, int n, const char *format, ...)
 {
@@ -127,7 +126,7 @@ print_tensors(const tutti_tensor *list, int n, const char *format, ...)
     printf("]\n");
 }
 
-/* Returns seconds of a monotonic clock. */
+/* Returns the seconds of a monotonic clock. */
 static inline double seconds(void)
 {
     struct timespec now;

@@ -18,7 +18,7 @@ int main(int argc, char **argv)
         for (int r = 0; r < world; r++) tensor_free(list[r]);
     } else {
         TUTTI_CHECK(tutti_gather(x, NULL, 0, 0, NULL)); /* only the root passes a list */
-        print_tensor(x, "Rank %d gave", rank);
+        print_tensor(x, "Rank %d sent", rank);
     }
 
     tensor_free(x);

@@ -1,11 +1,11 @@
-/* Non-blocking point to point: a send and a receive that are waited for, then an exchange in which both ranks send
- * first, of 4 bytes and of 64 MiB.  No size deadlocks.
+/* Non-blocking point to point: a send and a receive, then exchanges of 4 bytes and of 64 MiB in which both ranks send
+ * first.  No size deadlocks.
  *
  *     tutti-run -n 4 build/examples/isend_irecv [tcp|mpi|nccl]
  */
 #include "example.h"
 
-/* Ranks 0 and 1 send each other numel floats.  Returns true if the peer's have arrived. */
+/* Exchanges numel floats between ranks 0 and 1.  Returns true if the peer's floats have arrived. */
 static bool exchange(int rank, int64_t numel)
 {
     int peer = 1 - rank;
@@ -46,7 +46,7 @@ int main(int argc, char **argv)
         TUTTI_CHECK(tutti_irecv(x, 0, NULL, &request));
         printf("Rank 1 started receiving\n");
     }
-    if (request) TUTTI_CHECK(tutti_wait(&request, TUTTI_DEFAULT_TIMEOUT)); /* x must not be touched before this */
+    if (request) TUTTI_CHECK(tutti_wait(&request, TUTTI_DEFAULT_TIMEOUT)); /* x must not be used before this line */
     if (rank < 2) printf("Rank %d has %.1f after\n", rank, tensor_item(x, 0));
     tensor_free(x);
 

@@ -1,4 +1,4 @@
-/* Reduce: rank 0's tensor becomes the sum; the others' stay as they are.
+/* Reduce: rank 0's tensor becomes the sum, and the others' tensors are unchanged.
  *
  *     tutti-run -n 4 build/examples/reduce [tcp|mpi|nccl]
  */

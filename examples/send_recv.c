@@ -1,4 +1,4 @@
-/* Blocking point to point: rank 0 sends a number to rank 1.  The other ranks have nothing to do.
+/* Blocking point to point: rank 0 sends a number to rank 1.  The other ranks are idle.
  *
  *     tutti-run -n 4 build/examples/send_recv [tcp|mpi|nccl]
  */

@@ -1,4 +1,4 @@
-/* A program that starts its own ranks, as torch.multiprocessing.spawn: no launcher is needed.
+/* Spawn: a program starts its own ranks without a launcher, as torch.multiprocessing.spawn does.
  *
  *     build/examples/spawn [tcp|mpi|nccl]
  */

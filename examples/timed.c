@@ -1,5 +1,5 @@
-/* Timing: a reduce and an all-reduce between two barriers.  The first barrier lets all ranks start together, the
- * second makes the time that of the slowest.
+/* Timing: a reduce and an all-reduce between two barriers.  With the first barrier all ranks start together.  With the
+ * second, all measure the time of the slowest rank.
  *
  *     tutti-run -n 4 build/examples/timed [tcp|mpi|nccl]
  */

@@ -1,7 +1,7 @@
 /* The smallest useful plug-in: messages between the ranks of one host, over unix datagram sockets.
  *
- * It sends and receives; Tutti builds every collective from that.  docs/backend-guide.md walks through this file.
- * Each rank has one socket.  A message travels as packets of up to 32 KiB.  The receiver joins them, then
+ * It only sends and receives, and Tutti builds every collective from that.  docs/backend-guide.md walks through this
+ * file.  Each rank has one socket.  A message travels as packets of up to 32 KiB, which the receiver joins.  Then
  * <tutti/match.h> finds the posted receive of the message, or keeps the message until one is posted. */
 #include <errno.h>
 #include <stdio.h>
@@ -13,31 +13,34 @@
 #include <unistd.h>
 
 enum { PROOF = 32, PACKET = 32 << 10 };
-#define MESSAGE_MOST ((uint64_t)1 << 40)
+#define MESSAGE_BYTES_MAX ((uint64_t)1 << 40)
 
-struct header {           /* of each packet; all ranks share a host, hence a byte order */
-    uint8_t proof[PROOF]; /* of the receiver's socket, made from the job's token: other users cannot know it */
-    uint64_t from;        /* global rank */
+/* Precedes each packet.  All ranks share a host, and so a byte order. */
+struct header {
+    uint8_t proof[PROOF]; /* derived from the job's token and the receiver's address: other users cannot know it */
+    uint64_t from;        /* global rank of the sender */
     uint64_t group, tag, fingerprint, bytes;
 };
 
-struct message {               /* arriving, or complete and waiting for its receive */
-    tutti_match_message match; /* first, for tutti_match_release */
+/* A message that arrives in packets, or is complete and waits for its receive. */
+struct message {
+    tutti_match_message match; /* must be the first member, for tutti_match_release */
     struct header header;
     size_t done; /* bytes that have arrived */
     char data[];
 };
 
-struct pending { /* a posted request; it lives in the words that a request has for its backend */
+/* A posted request.  It is stored in request->priv, the words that a request has for its backend. */
+struct pending {
     union {
-        tutti_match_receive match; /* a receive */
-        struct {                   /* a send */
+        tutti_match_receive match; /* for a receive */
+        struct {                   /* for a send */
             TAILQ_ENTRY(pending) link;
             size_t done; /* bytes sent */
         };
     };
     struct group *group;
-    struct peer *peer; /* a send's, else NULL */
+    struct peer *peer; /* for a send, else NULL */
 };
 _Static_assert(sizeof(struct pending) <= sizeof((tutti_request){0}.priv), "a request's words hold a struct pending");
 
@@ -51,15 +54,15 @@ struct peer {
 struct group {
     const tutti_host *host;
     tutti_group_info info;
-    struct group *first; /* the group whose socket this one uses; only that group has the members below */
+    struct group *first; /* the tree's first group; only that one has the members below */
     int fd;
     struct peer *peers;    /* by global rank */
-    tutti_matcher matcher; /* posted receives, and messages that arrived before theirs */
+    tutti_matcher matcher; /* posted receives, and messages that arrived before their receive */
 };
 
 /* ---- messages ------------------------------------------------------------------------------------------------ */
 
-/* Copies a message to its receive and frees it.  Sizes and fingerprints must agree. */
+/* Copies a message to its receive and frees it.  Returns MISMATCH if sizes or fingerprints differ. */
 static int deliver(const struct group *group, tutti_request *receive, struct message *message)
 {
     int status = TUTTI_OK;
@@ -70,7 +73,8 @@ static int deliver(const struct group *group, tutti_request *receive, struct mes
     if (tutti_request_fits(receive, receive->found_bytes, receive->found_fingerprint))
         tutti_copy(receive->data, message->data, receive->bytes);
     else
-        status = group->host->error(TUTTI_ERR_MISMATCH, "a message differs from its receive");
+        status = group->host->error(TUTTI_ERR_MISMATCH, "a message of %llu bytes does not match its receive of %zu",
+                                    (unsigned long long)receive->found_bytes, receive->bytes);
     free(message);
     return status;
 }
@@ -92,7 +96,7 @@ static void arrive(struct group *first, struct message *message)
 
 /* ---- packets ------------------------------------------------------------------------------------------------- */
 
-/* Reads one packet.  Drops it if its header does not hold. */
+/* Reads one packet.  Drops it if its header is invalid.  Returns false if there is none. */
 static bool receive_packet(struct group *first)
 {
     struct header header;
@@ -100,7 +104,7 @@ static bool receive_packet(struct group *first)
     ssize_t got = recv(first->fd, &header, sizeof header, MSG_PEEK | MSG_TRUNC), bytes = got - (ssize_t)sizeof header;
     if (got < 0) return false;
     if (bytes >= 0 && first->host->token_equal(header.proof, first->peers[first->info.rank].proof) &&
-        header.from < (uint64_t)first->info.world_size && header.bytes <= MESSAGE_MOST) {
+        header.from < (uint64_t)first->info.world_size && header.bytes <= MESSAGE_BYTES_MAX) {
         message = first->peers[header.from].arriving;
         if (message == NULL && (message = malloc(sizeof *message + header.bytes)) != NULL)
             *message = (struct message){.header = header};
@@ -118,7 +122,7 @@ static bool receive_packet(struct group *first)
     return true;
 }
 
-/* Sends one packet of the oldest message to a peer.  Returns false if there is none, or if the peer's queue is full. */
+/* Sends one packet of the oldest message to a peer.  Returns false if there is none or the peer's queue is full. */
 static bool send_packet(struct group *first, struct peer *peer)
 {
     struct pending *send = TAILQ_FIRST(&peer->sends);
@@ -144,17 +148,17 @@ static bool send_packet(struct group *first, struct peer *peer)
 
 /* ---- the table's entries ------------------------------------------------------------------------------------- */
 
-/* Makes the socket of this rank and publishes its address. */
+/* Creates this rank's socket and publishes its address. */
 static int open_socket(struct group *group)
 {
     const tutti_host *host = group->host;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     char key[16];
-    host->random(address.sun_path + 1, 16); /* behind a zero byte: an abstract name, which ends with its socket */
+    host->random(address.sun_path + 1, 16); /* after a zero byte: an abstract name, which ends with its socket */
     snprintf(key, sizeof key, "%d", group->info.rank);
     group->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (group->fd < 0 || bind(group->fd, (struct sockaddr *)&address, sizeof address) != 0)
-        return host->error(TUTTI_ERR_SYSTEM, "minimal: no socket: %s", strerror(errno));
+        return host->error(TUTTI_ERR_SYSTEM, "minimal: cannot create a socket: %s", strerror(errno));
     return host->store_set(group->info.store, key, &address, sizeof address);
 }
 
@@ -190,7 +194,7 @@ static void drop_sends(struct peer *peer, const struct group *group)
 static void my_close(void *state)
 {
     struct group *group = state, *first = group->first;
-    if (first == NULL || first->peers == NULL) return; /* it was never open */
+    if (first == NULL || first->peers == NULL) return; /* the group was never open */
     tutti_match_withdraw_group(&first->matcher, group->info.id);
     for (int rank = 0; rank < first->info.world_size; rank++) drop_sends(&first->peers[rank], group);
     if (group != first) return;
@@ -228,7 +232,7 @@ static int my_recv(void *state, tutti_request *request)
     return status == TUTTI_OK ? TUTTI_REQUEST_DONE : status;
 }
 
-/* A message of which a part has been sent cannot be taken back. */
+/* Withdraws a request, unless a part of its message has been sent. */
 static int my_cancel(void *state, tutti_request *request)
 {
     struct pending *pending = (struct pending *)request->priv;
@@ -236,7 +240,7 @@ static int my_cancel(void *state, tutti_request *request)
     if (pending->peer == NULL)
         tutti_match_withdraw(&group->first->matcher, &pending->match);
     else if (pending->done > 0)
-        return group->host->error(TUTTI_ERR_ABORTED, "a part of the message has been sent");
+        return group->host->error(TUTTI_ERR_ABORTED, "a part of the message has been sent; it cannot be cancelled");
     else
         TAILQ_REMOVE(&pending->peer->sends, pending, link);
     return TUTTI_OK;

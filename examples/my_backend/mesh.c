@@ -1,4 +1,4 @@
-/* A connection between each two ranks.  Addresses are exchanged through the store; the higher rank connects to the
+/* Connects each pair of ranks.  Ranks exchange their addresses through the store, and the higher rank connects to the
  * lower. */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -12,11 +12,11 @@
 
 #include "my_backend.h"
 
-enum { NONCE = 16, MAC = 32, STRANGER_MS = 2000, OPEN_MS = 60000 };
+enum { NONCE = 16, MAC = 32, HELLO_MS = 2000, OPEN_MS = 60000 };
 
 struct hello {
     uint32_t rank, unused;
-    uint64_t family;
+    uint64_t tree_id;
     uint8_t nonce[NONCE];
 };
 
@@ -34,16 +34,16 @@ static void prove(const tutti_host *host, uint8_t mac[MAC], const struct hello *
     host->token_mac(mac, both, sizeof both);
 }
 
-/* Both sides identify themselves, then prove it with a MAC over both hellos.  Returns the peer's rank, or -1. */
+/* Exchanges hellos with a peer, then proofs: each side sends a MAC of both hellos.  Returns the peer's rank, or -1. */
 static int shake(const struct group *first, int fd)
 {
-    struct hello mine = {.rank = (uint32_t)first->info.rank, .family = first->info.id}, theirs;
+    struct hello mine = {.rank = (uint32_t)first->info.rank, .tree_id = first->info.id}, theirs;
     uint8_t proof[MAC], wanted[MAC], got[MAC];
-    struct timeval patience = {.tv_sec = STRANGER_MS / 1000};
+    struct timeval patience = {.tv_sec = HELLO_MS / 1000};
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     first->host->random(mine.nonce, sizeof mine.nonce);
     if (!swap(fd, &mine, &theirs, sizeof mine)) return -1;
-    if (theirs.family != mine.family || theirs.rank >= (uint32_t)first->info.world_size || theirs.rank == mine.rank)
+    if (theirs.tree_id != mine.tree_id || theirs.rank >= (uint32_t)first->info.world_size || theirs.rank == mine.rank)
         return -1;
     prove(first->host, proof, &mine, &theirs);
     prove(first->host, wanted, &theirs, &mine);
@@ -74,7 +74,8 @@ static int keep(struct group *first, int rank, int fd)
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &forever, sizeof forever);
     first->peers[rank].fd = fd;
     if (epoll_ctl(first->poll, EPOLL_CTL_ADD, fd, &event) == 0) return TUTTI_OK;
-    return first->host->error(TUTTI_ERR_SYSTEM, "sockets: epoll: %s", strerror(errno));
+    return first->host->error(TUTTI_ERR_SYSTEM, "sockets: cannot watch the connection to rank %d: epoll: %s", rank,
+                              strerror(errno));
 }
 
 static int call(struct group *first, int rank, int64_t timeout_ms)
@@ -99,14 +100,16 @@ static int call(struct group *first, int rank, int64_t timeout_ms)
     return status;
 }
 
-/* Accepts the higher ranks in any order; unauthenticated peers are disconnected. */
+/* Accepts the higher ranks in any order.  Disconnects unauthenticated peers. */
 static int answer(struct group *first, int listener, int64_t timeout_ms)
 {
     int64_t end = first->host->now_ns() + timeout_ms * 1000000;
     for (int left = first->info.world_size - 1 - first->info.rank; left > 0;) {
         int64_t now = first->host->now_ns();
         struct pollfd ready = {.fd = listener, .events = POLLIN};
-        if (now >= end) return first->host->error(TUTTI_ERR_TIMEOUT, "sockets: %d ranks have not connected", left);
+        if (now >= end)
+            return first->host->error(TUTTI_ERR_TIMEOUT, "sockets: %d ranks have not connected within %lld ms", left,
+                                      (long long)timeout_ms);
         if (poll(&ready, 1, (int)((end - now) / 1000000 + 1)) <= 0) continue;
         int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC), rank = fd >= 0 ? shake(first, fd) : -1;
         if (rank <= first->info.rank || first->peers[rank].fd >= 0) {

@@ -16,7 +16,7 @@ static struct pending *pending_of(tutti_request *request)
 static struct group *find_group(struct group *first, uint64_t id)
 {
     struct group *group;
-    LIST_FOREACH(group, &first->family, link)
+    LIST_FOREACH(group, &first->groups, link)
     {
         if (group->info.id == id) return group;
     }
@@ -25,7 +25,7 @@ static struct group *find_group(struct group *first, uint64_t id)
 
 /* ---- matching ---------------------------------------------------------------------------------------------- */
 
-/* Sizes and fingerprints must agree on both sides. */
+/* Returns MISMATCH if sizes or fingerprints of a message and its receive differ. */
 static int agree(const struct group *group, tutti_request *request, const struct frame *frame, int peer)
 {
     bool same = request->fingerprint == 0 || frame->fingerprint == 0 || request->fingerprint == frame->fingerprint;
@@ -44,16 +44,16 @@ static int take(struct group *group, tutti_request *request, const struct kept *
     return status;
 }
 
-/* Handles a complete message. */
+/* Handles a message that has arrived completely. */
 static void arrived(struct group *first, struct kept *kept)
 {
     struct group *group = find_group(first, kept->frame.group);
     if (kept->frame.kind == FRAME_GOODBYE) {
-        first->peers[kept->peer].left = true; /* its connection may now close without failing the group */
+        first->peers[kept->peer].left = true; /* from now on its connection may close without failing the group */
         free(kept);
         return;
     }
-    if (kept->frame.kind == FRAME_NOTE) {
+    if (kept->frame.kind == FRAME_CONTROL) {
         int from = group != NULL ? tutti_match_rank(group->info.global_ranks, group->info.world_size, kept->peer) : -1;
         if (from >= 0) first->host->notified(group->info.core, from, kept->data, kept->frame.bytes);
         free(kept);
@@ -61,7 +61,7 @@ static void arrived(struct group *first, struct kept *kept)
     }
     kept->match.key = tutti_match_message_key(kept->frame.group, kept->peer, kept->frame.tag);
     tutti_match_receive *receive = tutti_match_find_receive(&first->matcher, &kept->match.key);
-    if (receive == NULL) { /* also for a group that this rank has not opened yet */
+    if (receive == NULL) { /* or its group is not open on this rank yet */
         tutti_match_reserve(&first->matcher, malloc, free);
         tutti_match_keep(&first->matcher, &kept->match);
         return;
@@ -129,7 +129,7 @@ static int write_some(struct group *first, int rank)
     return moved;
 }
 
-/* Reads the header, then, into memory of the right size, header and data together. */
+/* Reads a frame, then its data into memory of the right size, until the socket is empty. */
 static int read_some(struct group *first, int rank)
 {
     struct peer *peer = &first->peers[rank];
@@ -145,8 +145,8 @@ static int read_some(struct group *first, int rank)
         }
         peer->got += (size_t)got;
         if (peer->got < head) continue;
-        if (peer->in == NULL) { /* the size is checked before memory is allocated */
-            peer->in = peer->frame.bytes <= FRAME_MOST ? malloc(sizeof *peer->in + peer->frame.bytes) : NULL;
+        if (peer->in == NULL) { /* check the size before allocating memory */
+            peer->in = peer->frame.bytes <= FRAME_BYTES_MAX ? malloc(sizeof *peer->in + peer->frame.bytes) : NULL;
             if (peer->in == NULL) {
                 lose(first, rank);
                 return 1;
@@ -199,7 +199,7 @@ static int my_recv(void *state, tutti_request *request)
     *pending = (struct pending){.match.key = tutti_match_receive_key(request, group->info.id, source), .group = group};
     tutti_match_message *message = tutti_match_find_message(&first->matcher, &pending->match.key);
     if (message != NULL) {
-        struct kept *kept = (struct kept *)(void *)message; /* the first member */
+        struct kept *kept = (struct kept *)(void *)message; /* its first member */
         tutti_match_take(&first->matcher, message);
         int status = take(group, request, kept);
         free(kept);
@@ -212,7 +212,7 @@ static int my_recv(void *state, tutti_request *request)
     return TUTTI_REQUEST_PENDING;
 }
 
-/* A message that has been written in part cannot be cancelled. */
+/* Withdraws a request, unless its message has been written in part. */
 static int my_cancel(void *state, tutti_request *request)
 {
     struct group *group = state;
@@ -221,7 +221,8 @@ static int my_cancel(void *state, tutti_request *request)
         tutti_match_withdraw(&group->first->matcher, &pending_of(request)->match);
         return TUTTI_OK;
     }
-    if (out == NULL || out->at > 0) return group->host->error(TUTTI_ERR_ABORTED, "the message has been sent in part");
+    if (out == NULL || out->at > 0)
+        return group->host->error(TUTTI_ERR_ABORTED, "the message has been sent in part; it cannot be cancelled");
     TAILQ_REMOVE(&group->first->peers[group->info.global_ranks[request->peer]].out, out, link);
     free(out);
     return TUTTI_OK;
@@ -230,7 +231,7 @@ static int my_cancel(void *state, tutti_request *request)
 static int my_notify(void *state, int32_t peer, const void *message, size_t bytes)
 {
     struct group *group = state;
-    int status = enqueue(group, FRAME_NOTE, group->info.global_ranks[peer], NULL, message, bytes);
+    int status = enqueue(group, FRAME_CONTROL, group->info.global_ranks[peer], NULL, message, bytes);
     group->first->unwritten = true;
     return status < 0 ? status : TUTTI_OK;
 }
@@ -264,18 +265,18 @@ static int my_open(void *state, const tutti_group_info *info, const tutti_host *
 {
     struct group *group = state;
     *group = (struct group){.host = host, .info = *info, .first = info->parent != NULL ? info->parent : group};
-    LIST_INSERT_HEAD(&group->first->family, group, link);
+    LIST_INSERT_HEAD(&group->first->groups, group, link);
     return info->parent != NULL ? TUTTI_OK : mesh_open(group);
 }
 
-/* Drops messages that have not been started; a partial message must be completed before the next. */
+/* Drops a group's unsent messages.  If one has been written in part, drops the connection: no other may follow it. */
 static void drop_outs(struct group *group, int peer)
 {
     struct out *out, *next;
     for (out = TAILQ_FIRST(&group->first->peers[peer].out); out != NULL; out = next) {
         next = TAILQ_NEXT(out, link);
         if (out->group != group) continue;
-        out->request = NULL; /* the core has dropped it */
+        out->request = NULL; /* the core has dropped the request */
         if (out->at > 0 && out->data != out->copy) {
             lose(group->first, peer);
             return;
@@ -288,7 +289,7 @@ static void drop_outs(struct group *group, int peer)
 static void my_close(void *state)
 {
     struct group *group = state;
-    if (group->host == NULL) return; /* it was never opened */
+    if (group->host == NULL) return; /* the group was never opened */
     LIST_REMOVE(group, link);
     tutti_match_withdraw_group(&group->first->matcher, group->info.id);
     if (group->first == group) {

@@ -6,29 +6,29 @@
 #include <sys/queue.h>
 #include <tutti/match.h>
 
-enum { FRAME_DATA = 1, FRAME_NOTE, FRAME_GOODBYE };
+enum { FRAME_DATA = 1, FRAME_CONTROL, FRAME_GOODBYE };
 
-#define FRAME_MOST ((uint64_t)1 << 36) /* bytes; a larger size is invalid */
+#define FRAME_BYTES_MAX ((uint64_t)1 << 36) /* larger messages are invalid */
 
-/* Precedes each message on the wire.  All ranks are on one host, so the byte order is the same. */
+/* Precedes each message on the wire.  All ranks are on one host, so they have the same byte order. */
 struct frame {
     uint32_t kind, unused;
     uint64_t group, tag, fingerprint, bytes;
 };
 
-/* A message that arrives or has arrived. */
+/* A message that is arriving or has arrived. */
 struct kept {
-    tutti_match_message match; /* first, for tutti_match_release */
+    tutti_match_message match; /* must be the first member, for tutti_match_release */
     struct frame frame;
     int peer;
     char data[];
 };
 
-/* A pending request; it lives in the words that a request has for its backend. */
+/* A pending request.  It is stored in request->priv, the words that a request has for its backend. */
 struct pending {
-    tutti_match_receive match; /* a receive */
+    tutti_match_receive match; /* for a receive */
     struct group *group;
-    struct out *out; /* a send */
+    struct out *out; /* for a send */
 };
 _Static_assert(sizeof(struct pending) <= sizeof((tutti_request){0}.priv), "a request's words hold a struct pending");
 
@@ -36,7 +36,7 @@ _Static_assert(sizeof(struct pending) <= sizeof((tutti_request){0}.priv), "a req
 struct out {
     TAILQ_ENTRY(out) link;
     struct group *group;
-    tutti_request *request; /* NULL: a control message, which is a copy */
+    tutti_request *request; /* NULL for a control message, which is copied */
     struct frame frame;
     const char *data;
     size_t at; /* bytes written, including the frame */
@@ -44,11 +44,11 @@ struct out {
 };
 
 struct peer {
-    int fd;    /* -1: this rank itself, or lost */
-    bool left; /* it has said goodbye */
+    int fd;    /* -1 for this rank itself, or if the peer is lost */
+    bool left; /* the peer has said goodbye */
     TAILQ_HEAD(, out) out;
-    struct frame frame; /* of the message being received, */
-    struct kept *in;    /* and that message, once its frame is complete */
+    struct frame frame; /* frame of the message being received */
+    struct kept *in;    /* that message, once its frame is complete */
     size_t got;
 };
 
@@ -59,14 +59,15 @@ struct group {
     struct group *first;
     LIST_ENTRY(group) link;
 
-    LIST_HEAD(, group) family;
-    tutti_matcher matcher; /* posted receives, and messages that arrived before theirs */
+    /* Only in the first group: */
+    LIST_HEAD(, group) groups;
+    tutti_matcher matcher; /* posted receives, and messages that arrived before their receive */
     struct peer *peers;    /* by global rank */
-    int poll;              /* an epoll set of all connections */
-    bool unwritten;        /* an out list holds messages that progress has not seen */
+    int poll;              /* epoll set of all connections */
+    bool unwritten;        /* some peer has messages that progress has not seen */
 };
 
-/* mesh.c: connects to every other rank; both sides prove that they know the job's token. */
+/* mesh.c.  Connects to every other rank.  Both sides prove that they know the job's token. */
 int mesh_open(struct group *first);
 void mesh_close(struct group *first);
 

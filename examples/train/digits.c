@@ -29,7 +29,7 @@ void digits_shuffle(int *order, int n, uint64_t *state)
     }
 }
 
-/* Parses 64 integers of 0..16 and a digit; returns false on anything else. */
+/* Parses 64 integers of 0..16 and a digit.  Returns false on anything else. */
 static bool parse_digit(const char *line, struct digit *digit)
 {
     for (int i = 0; i <= DIGIT_PIXELS; i++) {

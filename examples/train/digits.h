@@ -1,4 +1,4 @@
-/* The data of train.c: images of digits from a CSV file, shuffled the same way on all ranks.  Nothing here is
+/* The data of train.c: images of digits from a CSV file, shuffled in the same way on all ranks.  Nothing here is
  * distributed. */
 #ifndef DIGITS_H
 #define DIGITS_H
@@ -8,7 +8,7 @@
 enum { DIGIT_PIXELS = 64, DIGIT_CLASSES = 10 };
 
 struct digit {
-    float pixel[DIGIT_PIXELS]; /* 0 .. 1 */
+    float pixel[DIGIT_PIXELS]; /* from 0 to 1 */
     int label;
 };
 
@@ -17,7 +17,7 @@ struct digits {
     int rows;
 };
 
-/* Reads a whole file; exits with an error message on failure. */
+/* Reads a whole file.  Ends the program with a message on failure. */
 struct digits digits_read(const char *path);
 
 /* Returns a number in [0, n).  The same seed gives the same numbers everywhere. */

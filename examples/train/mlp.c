@@ -32,7 +32,7 @@ void mlp_init(struct mlp *net, int rows, uint64_t seed)
         net->active[i] = floats((int64_t)rows * net->size[i]);
         net->error[i] = floats((int64_t)rows * net->size[i]);
     }
-    for (int i = 0; i < net->layers; i++) { /* He initialization; biases are 0 */
+    for (int i = 0; i < net->layers; i++) { /* He initialization of the weights; biases are 0 */
         float *weight = net->value + net->begin[i], limit = sqrtf(6.0f / (float)net->size[i]);
         for (int k = 0; k < net->size[i] * net->size[i + 1]; k++)
             weight[k] = limit * ((float)digits_random(&seed, 1 << 20) / (1 << 19) - 1);
@@ -104,7 +104,7 @@ void mlp_backward(struct mlp *net, int layer, int rows)
             float sum = 0;
             for (int j = 0; j < n_out; j++) weight_gradient[k * n_out + j] += in[k] * error[j];
             for (int j = 0; j < n_out && layer > 0; j++) sum += weight[k * n_out + j] * error[j];
-            error_in[k] = in[k] > 0 ? sum : 0; /* derivative of ReLU */
+            error_in[k] = in[k] > 0 ? sum : 0; /* the derivative of ReLU */
         }
     }
 }

@@ -1,8 +1,8 @@
 /* The network of train.c: a multi-layer perceptron with ReLU, softmax cross entropy, and SGD with momentum.  Plain C;
  * nothing here is distributed.
  *
- * Values and gradients lie in one array each, last layer first: the order in which the backward pass fills the
- * gradients, so that a bucket of several layers is one run of memory.
+ * Values and gradients are in one array each, last layer first.  The backward pass fills the gradients in this order,
+ * so a bucket of several layers is contiguous memory.
  */
 #ifndef MLP_H
 #define MLP_H
@@ -15,7 +15,7 @@ struct mlp {
     int layers;
     int size[MLP_LAYERS_MAX + 1];  /* inputs, hidden .., outputs */
     int64_t begin[MLP_LAYERS_MAX]; /* offset of a layer's weights [in][out] and biases [out] in the arrays below */
-    int64_t numel;                 /* of the next three arrays */
+    int64_t numel;                 /* length of the next three arrays */
     float *value, *gradient, *velocity;
     float *active[MLP_LAYERS_MAX + 1]; /* [row][size]: 0 is the input, `layers` the output */
     float *error[MLP_LAYERS_MAX + 1];  /* [row][size]: gradient of the loss with respect to active */
@@ -24,7 +24,7 @@ struct mlp {
 /* Returns the number of a layer's weights and biases. */
 int64_t mlp_layer_numel(const struct mlp *net, int layer);
 
-/* Allocates the arrays.  net->layers and net->size are set; rows is the largest batch. */
+/* Allocates the arrays.  The caller has set net->layers and net->size.  `rows` is the largest batch. */
 void mlp_init(struct mlp *net, int rows, uint64_t seed);
 
 void mlp_free(struct mlp *net);

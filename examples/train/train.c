@@ -4,6 +4,7 @@
 #include "mlp.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <unistd.h>
 
 #ifndef EXAMPLES_DATA_DIR
@@ -17,7 +18,7 @@ struct options {
     int epochs, batch, bucket_kib;
 };
 
-/* Gradients being averaged.  memory is as large as all of them; [begin, end) of it is being filled. */
+/* Gradients being averaged.  `memory` has space for all of them, and [begin, end) is being filled. */
 struct buckets {
     tutti_tensor memory;
     int64_t capacity, begin, end;
@@ -25,13 +26,13 @@ struct buckets {
     int works;
 };
 
-/* Returns a part of a tensor, which shares its memory. */
+/* Returns a part of a tensor, in the tensor's memory. */
 static tutti_tensor tensor_part(tutti_tensor x, int64_t begin, int64_t numel)
 {
     return (tutti_tensor){(char *)x.data + begin * tutti_dtype_bytes(x.dtype), numel, x.dtype, x.device};
 }
 
-/* Adds a layer's gradient to the bucket, and starts averaging it if it is full or the layer is the first. */
+/* Adds a layer's gradient to the bucket.  Starts to average a bucket that is full or has the first layer. */
 static void buckets_add(struct buckets *buckets, const struct mlp *net, int layer)
 {
     buckets->end = net->begin[layer] + mlp_layer_numel(net, layer);
@@ -42,7 +43,7 @@ static void buckets_add(struct buckets *buckets, const struct mlp *net, int laye
     buckets->begin = buckets->end;
 }
 
-/* Waits for all buckets.  The gradients are the averages then. */
+/* Waits for all buckets.  Then the gradients are averages. */
 static void buckets_wait(struct buckets *buckets, struct mlp *net)
 {
     TUTTI_CHECK(tutti_wait_all(buckets->work, buckets->works, TUTTI_DEFAULT_TIMEOUT));
@@ -75,7 +76,7 @@ static double train_batch(struct mlp *net, struct buckets *buckets, const struct
 {
     int label[n], rows = load(net, data, order, n, label);
     mlp_forward(net, rows);
-    /* The average over ranks must be the average over the batch's rows, even where shares differ by one. */
+    /* Scale, so that the average over ranks is the average over the batch's rows, even if shares differ by one row. */
     double loss = mlp_loss(net, label, rows, (float)tutti_get_world_size(NULL) / (float)n);
     for (int layer = net->layers - 1; layer >= 0; layer--) {
         mlp_backward(net, layer, rows);
@@ -95,7 +96,7 @@ static int count_right(struct mlp *net, const struct digits *data, const int *or
     return right;
 }
 
-/* Replaces every rank's values by rank 0's. */
+/* Replaces every rank's values by those of rank 0. */
 static void broadcast_values(struct mlp *net, tutti_tensor memory)
 {
     tensor_set(memory, net->value);
@@ -115,13 +116,13 @@ static FILE *csv_open(const char *path)
     return csv;
 }
 
-/* Trains.  Returns the accuracy on the held-out rows, in percent. */
+/* Trains the network.  Returns the accuracy on the held-out rows, in percent. */
 static double train(struct mlp *net, const struct digits *data, const struct options *options)
 {
     int rank = tutti_get_rank(NULL), rows = data->rows - HELD_OUT, order[data->rows];
     uint64_t random = 20260101;
     for (int i = 0; i < data->rows; i++) order[i] = i;
-    digits_shuffle(order, data->rows, &random); /* the last HELD_OUT of them are never trained on */
+    digits_shuffle(order, data->rows, &random); /* the last HELD_OUT rows are never used for training */
 
     struct buckets buckets = {.memory = ZEROS(float, net->numel), .capacity = options->bucket_kib * 1024 / 4};
     tutti_tensor totals = ZEROS(double, 2);
@@ -154,30 +155,34 @@ static double train(struct mlp *net, const struct digits *data, const struct opt
     return accuracy;
 }
 
-static int usage(const char *what)
+/* Prints the reason and the usage, and ends the program. */
+__attribute__((format(printf, 1, 2))) static void usage(const char *format, ...)
 {
-    fprintf(stderr,
-            "train: %s\nusage: train [tcp|mpi|nccl] [--epochs N] [--batch N] [--hidden N[,N..]] [--bucket KIB] "
-            "[--data FILE] [--csv-log FILE]\n",
-            what);
+    va_list arguments;
+    va_start(arguments, format);
+    fprintf(stderr, "train: ");
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fprintf(stderr, "\nusage: train [tcp|mpi|nccl] [--epochs N] [--batch N] [--hidden N[,N..]] [--bucket KIB] "
+                    "[--data FILE] [--csv-log FILE]\n");
     exit(2);
 }
 
 static int positive(const char *name, const char *text, int most)
 {
-    char *end, what[256];
+    char *end;
     long value = strtol(text, &end, 10);
-    if (end != text && *end == '\0' && value >= 1 && value <= most) return (int)value;
-    snprintf(what, sizeof what, "%s needs an integer of 1 to %d, not \"%s\"", name, most, text);
-    return usage(what);
+    if (end == text || *end != '\0' || value < 1 || value > most)
+        usage("%s needs an integer of 1 to %d, not \"%s\"", name, most, text);
+    return (int)value;
 }
 
-/* "128,64": two hidden layers. */
+/* Parses the sizes of the hidden layers: "128,64" means two. */
 static void parse_hidden(struct mlp *net, char *text)
 {
     net->layers = 1;
     for (char *part = strtok(text, ","); part; part = strtok(NULL, ",")) {
-        if (net->layers == MLP_LAYERS_MAX) usage("--hidden: too many layers");
+        if (net->layers == MLP_LAYERS_MAX) usage("--hidden takes at most %d layers", MLP_LAYERS_MAX - 1);
         net->size[net->layers++] = positive("--hidden", part, 4096);
     }
     net->size[net->layers] = DIGIT_CLASSES;
@@ -191,7 +196,7 @@ static void parse(int argc, char **argv, struct options *options, struct mlp *ne
             options->backend = name;
             continue;
         }
-        if (++i == argc) usage("the last option lacks its value, or is unknown");
+        if (++i == argc) usage("%s is not an option, or lacks its value", name);
         if (!strcmp(name, "--epochs"))
             options->epochs = positive(name, argv[i], 100000);
         else if (!strcmp(name, "--batch"))
@@ -205,7 +210,7 @@ static void parse(int argc, char **argv, struct options *options, struct mlp *ne
         else if (!strcmp(name, "--csv-log"))
             options->csv_log = argv[i];
         else
-            usage("unknown option");
+            usage("unknown option %s", name);
     }
 }
 
@@ -216,7 +221,7 @@ int main(int argc, char **argv)
     parse(argc, argv, &options, &net);
     setvbuf(stdout, NULL, _IOLBF, 0);
     struct digits data = digits_read(options.data);
-    if (data.rows <= HELD_OUT) usage("too few rows");
+    if (data.rows <= HELD_OUT) usage("%s has %d rows, but more than %d are needed", options.data, data.rows, HELD_OUT);
 
     TUTTI_CHECK(tutti_init_process_group(options.backend, NULL));
     mlp_init(&net, data.rows, 42);

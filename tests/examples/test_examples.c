@@ -20,7 +20,7 @@ static const struct example {
       "Rank 1 has 42.0 after", "Rank 0 exchanged 4 bytes: right", "Rank 0 exchanged 67108864 bytes: right",
       "Rank 1 exchanged 4 bytes: right", "Rank 1 exchanged 67108864 bytes: right"}},
     {"broadcast", {"Rank @ has floats [1, 2, 3, 4, 5]", "Rank @ has integers [1, 2, 3]"}},
-    {"gather", {"Rank 0 has [[0], [1], [2], [3]]", "Rank 1 gave [1]", "Rank 2 gave [2]", "Rank 3 gave [3]"}},
+    {"gather", {"Rank 0 has [[0], [1], [2], [3]]", "Rank 1 sent [1]", "Rank 2 sent [2]", "Rank 3 sent [3]"}},
     {"all_gather", {"Rank @ has [[0], [1], [2], [3]]"}},
     {"scatter", {"Rank @ has [@]"}},
     {"reduce_scatter", {"Rank @ has [6]"}},
@@ -30,8 +30,8 @@ static const struct example {
       "Rank @ has the average, counted from 1 [2.5]"}},
     {"timed", {"reduce and all_reduce of 1048576 floats took # seconds"}},
     {"all_to_all_single",
-     {"Rank 0 gave [0, 1, 2, 3]", "Rank 1 gave [4, 5, 6, 7]", "Rank 2 gave [8, 9, 10, 11]",
-      "Rank 3 gave [12, 13, 14, 15]", "Rank 0 has [0, 4, 8, 12]", "Rank 1 has [1, 5, 9, 13]",
+     {"Rank 0 sent [0, 1, 2, 3]", "Rank 1 sent [4, 5, 6, 7]", "Rank 2 sent [8, 9, 10, 11]",
+      "Rank 3 sent [12, 13, 14, 15]", "Rank 0 has [0, 4, 8, 12]", "Rank 1 has [1, 5, 9, 13]",
       "Rank 2 has [2, 6, 10, 14]", "Rank 3 has [3, 7, 11, 15]"}},
     {"async_all_reduce",
      {"Rank @ has [6] in each of 4194304 elements", "all_reduce # s, compute # s, both # s: overlap # %"}},
@@ -207,7 +207,7 @@ static void train_refuses_what_it_does_not_know(void **state)
     (void)state;
     path_of("train", path, sizeof path);
     launch_assert_refused(ARGS(path, "--epochs", "none"), 2, "--epochs needs an integer of 1 to 100000, not \"none\"");
-    launch_assert_refused(ARGS(path, "--speed", "9"), 2, "unknown option");
+    launch_assert_refused(ARGS(path, "--speed", "9"), 2, "unknown option --speed");
     launch_assert_refused(ARGS(path, "--data", "/nowhere.csv"), 1, "/nowhere.csv: No such file");
 }
 
