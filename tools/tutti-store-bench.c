@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <tutti/store.h>
+#include <tutti/tutti.h>
 
 enum { PHASES = 3, PROCESSES_MAX = 64, ROUND_TRIPS = 5000 };
 static const char *const phase_names[PHASES] = {"join", "exchange", "barrier"};
