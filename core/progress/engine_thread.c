@@ -11,10 +11,11 @@
 #include "progress/engine_step.h"
 
 enum {
-    UNARMED_MS = 20,    /* period of checks for control messages over a backend without arm, in an idle group */
-    GRACE_US = 100,     /* time in which the caller may begin to wait before the thread polls */
-    ATTEND_ROUNDS = 50, /* number of such periods without work before the thread sleeps on the backends */
-    ALERT_MS = 5        /* replaces ENGINE_WATCH_MS after a failure */
+    UNARMED_MS = 20,      /* period of checks for control messages over a backend without arm, in an idle group */
+    GRACE_US = 100,       /* time in which the caller may begin to wait before the thread polls */
+    GRACE_MOST_US = 1600, /* it doubles up to this while callers make progress themselves */
+    ATTEND_US = 5000,     /* time without work before the thread sleeps on the backends */
+    ALERT_MS = 5          /* replaces ENGINE_WATCH_MS after a failure */
 };
 
 /* Sleeps without the lock.  Returns true if the thread was woken. */
@@ -48,9 +49,12 @@ static bool make_progress(struct engine *engine)
 /* Makes progress on asynchronous operations while no caller does.  Returns when there have been none for a while. */
 static void attend_works(struct engine *engine)
 {
-    for (int quiet = 0; !engine->stopping && quiet < ATTEND_ROUNDS;) {
-        nap(engine, GRACE_US * 1000);
-        quiet = engine->n_async > 0 ? 0 : quiet + 1;
+    int grace_us = GRACE_US;
+    for (int quiet_us = 0; !engine->stopping && quiet_us < ATTEND_US;) {
+        nap(engine, grace_us * 1000);
+        quiet_us = engine->n_async > 0 ? 0 : quiet_us + grace_us;
+        bool is_needed = engine->n_async > 0 && engine->callers == 0;
+        grace_us = is_needed ? GRACE_US : grace_us < GRACE_MOST_US ? 2 * grace_us : GRACE_MOST_US;
         while (engine->n_async > 0 && make_progress(engine)) continue;
     }
 }
