@@ -216,9 +216,10 @@ static int open_smaller(struct shrink *shrink, tutti_group **smaller)
 {
     struct tutti_group *group = shrink->group;
     if (shrink->members[group->rank] != 'y')
-        return error_set(TUTTI_ERR_ABORTED,
-                         "shrink_group: the survivors of group %s continue without rank %d, which others have lost",
-                         group->name, group->global_ranks[group->rank]);
+        return error_set(
+            TUTTI_ERR_ABORTED,
+            "shrink_group: the survivors of group %s continue without this rank (%d), which others lost or gave up",
+            group->name, group->global_ranks[group->rank]);
     int *ranks = calloc((size_t)shrink->size, sizeof *ranks), n = 0;
     if (ranks == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "shrink_group: out of memory for %d ranks", shrink->size);
     for (int rank = 0; rank < shrink->size; rank++)
