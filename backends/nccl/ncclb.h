@@ -69,7 +69,7 @@ struct ncclb_comm_stream {
     char key[48]; /* key of its unique id in the group's store */
     ncclComm_t comm;
     struct ncclb_proxy *proxy; /* thread that calls NCCL; NULL: any thread */
-    void *result_cell;         /* result of a failed call; NCCL may write it until the communicator has ended */
+    void *async_result;        /* result of a failed call; NCCL may write it until the communicator has ended */
     CUstream stream;
     CUevent entry; /* work in the caller's stream */
     CUevent begin; /* recorded before the next operation in its own stream */

@@ -17,7 +17,7 @@ struct ending {
     struct reaping *reaping;
     ncclComm_t comm;
     struct ncclb_proxy *proxy;
-    void *result_cell; /* its communicator has failed and is aborted: see ncclb_comm_stream */
+    void *async_result; /* its communicator has failed and is aborted: see ncclb_comm_stream */
     bool gently;
     ncclResult_t state; /* result of ncclCommFinalize */
 };
@@ -72,8 +72,8 @@ static void *abort_one(void *argument)
 {
     const struct ending *ending = argument;
     driver.cuCtxPushCurrent(ending->reaping->context);
-    ncclb_lib.ncclCommAbort(ending->comm); /* joins the thread that may write the cell */
-    free(ending->result_cell);
+    ncclb_lib.ncclCommAbort(ending->comm); /* joins the thread that may write the result */
+    free(ending->async_result);
     ncclb_proxy_stop(ending->proxy);
     finish_thread(ending->reaping);
     return NULL;
@@ -157,12 +157,12 @@ void ncclb_reap_add(struct reaping *reaping, struct ncclb_comm_stream *cs, bool 
         reaping->ending[reaping->n++] = (struct ending){.reaping = reaping,
                                                         .comm = cs->comm,
                                                         .proxy = cs->proxy,
-                                                        .result_cell = cs->result_cell,
+                                                        .async_result = cs->async_result,
                                                         .gently = gently,
                                                         .state = ncclSuccess};
     cs->comm = NULL;
     cs->proxy = NULL;
-    cs->result_cell = NULL;
+    cs->async_result = NULL;
 }
 
 /* Returns true if all threads finished in time; otherwise the last thread frees the shared state. */

@@ -72,17 +72,17 @@ static int await_call(struct ncclb_group *group, ncclResult_t result, const char
     return ncclb_comm_stream_failed(&group->main, doing, result);
 }
 
-/* Returns what NCCL has written, NULL after an error, and frees the cell.  NCCL writes it from a thread of its own,
- * possibly after the wait has ended, so after an error the cell stays as long as the communicator.  There is at most
- * one such cell: an error fails the group. */
-static void *take_result(void **result_cell, int status, struct ncclb_group *group)
+/* Returns the result of an asynchronous call, NULL after an error, and frees its memory.  NCCL writes it from a thread
+ * of its own, possibly after the wait has ended, so after an error the memory stays as long as the communicator.  A
+ * group has at most one such result, because an error fails the group. */
+static void *take_result(void **async_result, int status, struct ncclb_group *group)
 {
     void *result = NULL;
     if (status == TUTTI_OK) {
-        result = *result_cell;
-        free(result_cell);
+        result = *async_result;
+        free(async_result);
     } else {
-        group->main.result_cell = result_cell;
+        group->main.async_result = async_result;
     }
     return result;
 }
@@ -96,7 +96,7 @@ static int no_memory(const struct ncclb_group *group)
 struct splitting {
     ncclComm_t comm;
     int color, key;
-    ncclComm_t *result_cell;
+    ncclComm_t *async_result;
 };
 
 static ncclResult_t call_split(void *argument)
@@ -104,17 +104,17 @@ static ncclResult_t call_split(void *argument)
     const struct splitting *it = argument;
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    return ncclb_lib.ncclCommSplit(it->comm, it->color, it->key, it->result_cell, &config);
+    return ncclb_lib.ncclCommSplit(it->comm, it->color, it->key, it->async_result, &config);
 }
 
 static int split(struct ncclb_group *from, int color, int key, ncclComm_t *comm, const char *doing, int64_t deadline)
 {
-    ncclComm_t *result_cell = calloc(1, sizeof *result_cell);
-    if (result_cell == NULL) return no_memory(from);
-    struct splitting it = {from->main.comm, color, key, result_cell};
+    ncclComm_t *async_result = calloc(1, sizeof *async_result);
+    if (async_result == NULL) return no_memory(from);
+    struct splitting it = {from->main.comm, color, key, async_result};
     ncclResult_t result = ncclb_proxy_call(from->main.proxy, call_split, &it);
     int status = await_call(from, result, doing, deadline);
-    *comm = take_result((void **)result_cell, status, from);
+    *comm = take_result((void **)async_result, status, from);
     return status;
 }
 
@@ -149,11 +149,11 @@ int ncclb_make_window(struct ncclb_group *group, struct ncclb_block *block)
     int64_t deadline = ncclb_deadline(group->host->now_ns(), group->info.timeout_ms);
     int status = await_idle(group, doing, deadline);
     if (status != TUTTI_OK) return status;
-    void **result_cell = calloc(1, sizeof *result_cell);
-    if (result_cell == NULL) return no_memory(group);
+    void **async_result = calloc(1, sizeof *async_result);
+    if (async_result == NULL) return no_memory(group);
     ncclResult_t result =
-        ncclb_lib.window_register(group->main.comm, block->memory, block->bytes, result_cell, COLL_SYMMETRIC);
+        ncclb_lib.window_register(group->main.comm, block->memory, block->bytes, async_result, COLL_SYMMETRIC);
     status = await_call(group, result, doing, deadline);
-    block->window = take_result(result_cell, status, group);
+    block->window = take_result(async_result, status, group);
     return status;
 }
