@@ -89,7 +89,7 @@ static void back_off(int *pause_ms, int most_ms, int64_t deadline_ns)
 static int borrow_link(struct client *client, int64_t deadline_ns, struct link **link)
 {
     while ((*link = pop_idle(client)) != NULL) {
-        if (link_alive(*link)) return TUTTI_OK;
+        if (link_is_usable(*link)) return TUTTI_OK;
         link_close(*link, false);
     }
     enum link_retry retry;

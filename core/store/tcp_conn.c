@@ -340,7 +340,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer)
 {
     (void)suggested;
     struct conn *conn = handle->data;
-    static char discarded[1]; /* bytes that arrive during a request break the protocol, and are not looked at */
+    static char discarded[1]; /* bytes that arrive during a request break the protocol and are ignored */
     if (conn->busy || conn->fill >= conn->capacity)
         *buffer = uv_buf_init(discarded, sizeof discarded);
     else

@@ -266,7 +266,7 @@ void link_settle(const struct link *link, struct link_target *target)
         memcpy(target->host, host, sizeof host);
 }
 
-bool link_alive(const struct link *link)
+bool link_is_usable(const struct link *link)
 {
     char byte;
     return descriptors_is_same(&link->identity) && recv(link->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&

@@ -27,7 +27,7 @@ struct link_target {
 enum link_retry {
     LINK_FINAL,  /* no */
     LINK_ABSENT, /* yes: no server listens there yet */
-    LINK_BUSY    /* yes: the server dropped the connection, as it does if too many arrive at once */
+    LINK_BUSY    /* yes: the server dropped the connection, as it does when too many arrive at once */
 };
 
 /* Makes one attempt to open a link.  On failure the error message is set, and *retry says whether to try again. */
@@ -42,7 +42,7 @@ int link_call(struct link *link, const struct link_target *target, const struct 
 void link_settle(const struct link *link, struct link_target *target);
 
 /* True if an idle link is still usable: neither the server nor the program has closed it. */
-bool link_alive(const struct link *link);
+bool link_is_usable(const struct link *link);
 
 /* Closes and frees the link.  In a forked child its descriptor is closed already. */
 void link_close(struct link *link, bool forked);
