@@ -34,7 +34,7 @@ static void __attribute__((format(printf, 2, 3))) put(struct text *text, const c
     text->left -= used;
 }
 
-static int check_room(const char *what, const char *text, size_t capacity)
+static int check_buffer(const char *what, const char *text, size_t capacity)
 {
     if (text != NULL && capacity > 0) return TUTTI_OK;
     return error_set(TUTTI_ERR_INVALID_ARGUMENT, "%s: text is NULL or its capacity is 0", what);
@@ -55,7 +55,7 @@ static int put_description(struct text *text, const tutti_backend *backend, void
 
 int tutti_list_backends(char *text, size_t capacity)
 {
-    int status = check_room("list_backends", text, capacity);
+    int status = check_buffer("list_backends", text, capacity);
     if (status == TUTTI_OK) registry_list(text, capacity);
     return status;
 }
@@ -80,7 +80,7 @@ int tutti_describe_backend(const char *name, char *out, size_t capacity)
     struct text text = {out, capacity};
     const tutti_backend *backend = NULL;
     Dl_info file;
-    int status = check_room("describe_backend", out, capacity);
+    int status = check_buffer("describe_backend", out, capacity);
     if (status == TUTTI_OK && name == NULL)
         status = error_set(TUTTI_ERR_INVALID_ARGUMENT, "describe_backend: name is NULL; pass one such as \"tcp\"");
     if (status == TUTTI_OK) status = registry_load(name, &host_services, &backend);
@@ -122,7 +122,7 @@ int tutti_describe_group(tutti_group *given, char *out, size_t capacity)
 {
     struct text text = {out, capacity};
     struct tutti_group *group = NULL;
-    int status = check_room("describe_group", out, capacity);
+    int status = check_buffer("describe_group", out, capacity);
     if (status == TUTTI_OK) status = find_group("describe_group", given, &group);
     if (status != TUTTI_OK) return status;
     out[0] = '\0';
@@ -337,7 +337,7 @@ int tutti_explain_sized(tutti_kind kind, int64_t bytes, const tutti_opts *opts, 
     struct text text = {out, capacity};
     struct tutti_group *group = NULL;
     int status = SIZED_READ(tutti_opts, opts, opts_bytes, &copy);
-    if (status == TUTTI_OK) status = check_room("explain", out, capacity);
+    if (status == TUTTI_OK) status = check_buffer("explain", out, capacity);
     if (status == TUTTI_OK && !can_explain(kind))
         status =
             error_set(TUTTI_ERR_INVALID_ARGUMENT, "explain: kind %d is neither a collective nor a message", (int)kind);

@@ -269,7 +269,7 @@ static void release(struct spawn *spawn)
 
 int tutti_spawn(int (*fn)(int rank, void *argument), void *argument, int nprocs)
 {
-    if (!fn) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "tutti_spawn: fn is NULL");
+    if (!fn) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "tutti_spawn: fn is NULL; pass a function");
     if (nprocs < 1)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "tutti_spawn: nprocs is %d; it must be at least 1", nprocs);
     if (tutti_is_initialized())

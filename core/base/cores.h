@@ -1,4 +1,4 @@
-/* Tells whether the ranks of a host have cores of their own, and spreads their threads over the cores. */
+/* Finds out whether the ranks of a host have cores of their own, and spreads their threads over the cores. */
 #ifndef CORES_H
 #define CORES_H
 

@@ -119,7 +119,7 @@ bool *stragglers_awaited(const struct tutti_work *work)
 
 /* Considers only operations of the backend that carries control messages, which is the first one with notify.  On such
  * a backend, a peer announces its departure after its data.  A receive from any source can still end while one of its
- * possible senders is there. */
+ * possible senders is in the group. */
 int stragglers_left(const struct tutti_work *work, const bool *awaited)
 {
     const struct stragglers *stragglers = work->group->stragglers;

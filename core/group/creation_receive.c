@@ -232,8 +232,8 @@ static bool is_past(struct tutti_group *root, const struct creation_message *mes
     return message->number > 0 && parent != NULL && parent->called >= message->number;
 }
 
-/* Answers a withdrawing member if this leader has not called.  Tells what this rank is doing, and makes the group fail
- * when this rank calls. */
+/* Answers a withdrawing member if this leader has not called.  The answer describes what this rank is doing.  The group
+ * will fail when this rank calls. */
 static void refuse_late(struct tutti_group *root, struct creation *creation, int peer,
                         const struct creation_message *message)
 {

@@ -14,7 +14,8 @@ struct subgroup_id {
 };
 
 /* Opens the group of n global ranks of the parent, or a non-member's handle if this rank is none of them.  color is the
- * same on all members.  Other groups have another color, or none and a negative number. */
+ * same on all members.  A rank of another group passes another color, a rank of no
+ * group a negative one. */
 int subgroup_open(struct tutti_group *parent, const int *ranks, int n, const struct subgroup_id *id, int color,
                   const tutti_group_opts *opts, tutti_group **group);
 

@@ -89,7 +89,7 @@ void fingerprint_describe(uint64_t fingerprint, char *text, size_t size)
 {
     tutti_kind kind = (tutti_kind)((int)(fingerprint >> KIND_AT) - 1);
     if ((unsigned)kind >= TUTTI_KIND_COUNT) {
-        snprintf(text, size, "something unknown (0x%" PRIx64 ")", fingerprint);
+        snprintf(text, size, "an unknown call (0x%" PRIx64 ")", fingerprint);
         return;
     }
     if (!has_elements(kind)) {

@@ -13,7 +13,7 @@ enum {
     ENGINE_LOCK_TRIES = 100    /* yields in favor of threads that want the lock */
 };
 
-/* Sleeps until a backend has something, another thread calls, or timeout_ms (-1: no limit) has passed.  Releases the
+/* Sleeps until a backend has an event, another thread calls, or timeout_ms (-1: no limit) has passed.  Releases the
  * lock and returns without it; polling[who] is still set then.  Returns true if another thread called. */
 bool engine_sleep(struct engine *engine, enum engine_poller who, int timeout_ms);
 

@@ -10,7 +10,7 @@ struct engine;
 /* Starts the thread, if it does not run yet.  Lock held. */
 void engine_thread_start(struct engine *engine);
 
-/* Tells the thread that an asynchronous operation was issued.  Lock held. */
+/* Notifies the thread of an issued asynchronous operation.  Lock held. */
 void engine_thread_notify(struct engine *engine);
 
 #endif

@@ -33,8 +33,8 @@ int plan_cache_explain(const struct tutti_group *group, const struct backend_ent
 /* Returns an exec to the cache.  One that has failed is freed. */
 void plan_cache_give(struct plan_cache *cache, struct plan_cache_entry *entry, struct exec *exec);
 
-/* Returns the bytes of the cached plans.  They exceed CACHE_BYTES_MOST only if more of them run, or if one alone
- * does. */
+/* Returns the bytes of the cached plans.  They exceed CACHE_BYTES_MOST only while the plans that run need more, or if a
+ * single plan does. */
 size_t plan_cache_bytes(const struct plan_cache *cache);
 
 #endif

@@ -48,7 +48,7 @@ struct tutti_work {
     int64_t start_ns, end_ns, deadline_ns;
     int64_t took_ns;  /* by the backend's own clock; 0: not reported */
     int64_t asked_ns; /* time of the last question to peers for their positions */
-    bool moved;       /* something has completed since that question */
+    bool moved;       /* a request has completed since that question */
     bool warned;
     int source;
     int tag;          /* tag of the received or probed message, once known */
