@@ -38,7 +38,7 @@
  * entries divided by buckets.  Entries with equal keys share a bucket but are found at its head.  A receive of any tag
  * walks over the older messages that it does not take.  There is no limit on the number of entries.
  *
- * Header only: a plug-in links to nothing of Tutti's.  C11 and C++11.
+ * Header only: a plug-in does not link to a library of Tutti.  C11 and C++11.
  */
 #ifndef TUTTI_MATCH_H
 #define TUTTI_MATCH_H
@@ -460,9 +460,9 @@ static inline tutti_match_link *tutti_match_set_buckets(tutti_matcher *matcher, 
 
 enum { TUTTI_MATCH_LOAD = 2, TUTTI_MATCH_BUCKETS = 64, TUTTI_MATCH_GROWTH = 4 };
 
-/* Gives a matcher buckets if it has none, or more if it has too few for one entry more.  allocate and release are
- * malloc and free, or work like them.  Returns false if there is no memory: then a zeroed matcher is of no use yet, and
- * another one stays as it is and becomes slower. */
+/* Allocates a matcher's buckets, or more of them if one more entry needs them.  allocate and release are malloc and
+ * free, or work like them.  Returns false if out of memory: then a zeroed matcher is not usable yet, and any other one
+ * stays usable but becomes slower. */
 static inline bool tutti_match_reserve(tutti_matcher *matcher, void *(*allocate)(size_t), void (*release)(void *))
 {
     if (matcher->n_receives + matcher->n_probes + matcher->n_messages < TUTTI_MATCH_LOAD * matcher->n_buckets)

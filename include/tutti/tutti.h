@@ -255,7 +255,7 @@ TUTTI_API int tutti_get_world_size(const tutti_group *group);
 
 /* Return this rank's number among the ranks of its node, the number of ranks on its node, and the number of its node
  * from 0; all for the default group.  They come from the launcher (torchrun, tutti-run, mpirun, mpiexec, srun), else
- * from the group's backend (tutti_get_host).  -1 before init, and if neither knows. */
+ * from the group's backend (tutti_get_host).  -1 before init, or if neither reports them. */
 TUTTI_API int tutti_get_local_rank(void);
 TUTTI_API int tutti_get_local_world_size(void);
 TUTTI_API int tutti_get_node_rank(void);
