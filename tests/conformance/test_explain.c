@@ -18,7 +18,7 @@ static int hosts_rank(tutti_group *group, int rank, int size, void *argument)
     EXPECT(tutti_get_host(group, -1) == -1 && tutti_get_host(group, size) == -1);
     EXPECT(explained(group, TUTTI_BARRIER, 0, "5 ranks on 3 hosts"));
     EXPECT(explained(group, TUTTI_BARRIER, 0,
-                     "algorithm leaders: the table has it for barrier on any number of ranks "
+                     "algorithm leaders: the table selects it for barrier on any number of ranks "
                      "of several hosts"));
     EXPECT(tutti_new_group((int[]){4, 1, 3}, 3, &(tutti_group_opts){.parent = group}, &part) == TUTTI_OK);
     if (tutti_get_rank(part) >= 0) {
@@ -48,7 +48,8 @@ static int operations_rank(tutti_group *group, int rank, int size, void *argumen
     char text[TEXT_MAX], line[64];
     (void)argument;
     EXPECT(explained(group, TUTTI_ALL_REDUCE, 1024, "all_reduce of 1024 bytes in group own: 4 ranks on 1 host"));
-    EXPECT(explained(group, TUTTI_ALL_REDUCE, 1024, "algorithm recursive_doubling: the table has it for all_reduce"));
+    EXPECT(
+        explained(group, TUTTI_ALL_REDUCE, 1024, "algorithm recursive_doubling: the table selects it for all_reduce"));
     EXPECT(explained(group, TUTTI_ALL_REDUCE, 1024, "segments of up to 4096 bytes"));
     snprintf(line, sizeof line, "rank %d: ", rank);
     EXPECT(explained(group, TUTTI_ALL_REDUCE, 1024, line));
@@ -56,7 +57,7 @@ static int operations_rank(tutti_group *group, int rank, int size, void *argumen
     EXPECT(explained(group, TUTTI_ALL_REDUCE, 1 << 24, "algorithm ring: "));
     EXPECT(explained(group, TUTTI_ALL_GATHER, 4000, "2 messages with 3000 bytes")); /* bruck */
     EXPECT(explained(group, TUTTI_SEND, 4, "loop: one message"));
-    EXPECT(explained(group, TUTTI_MONITORED_BARRIER, 0, "algorithm linear: each rank"));
+    EXPECT(explained(group, TUTTI_MONITORED_BARRIER, 0, "algorithm linear: every rank"));
     EXPECT(tutti_explain(TUTTI_COALESCED, 4, tutti_with(.group = group), text, sizeof text) ==
            TUTTI_ERR_INVALID_ARGUMENT);
     EXPECT(tutti_explain(TUTTI_BROADCAST, -1, tutti_with(.group = group), text, sizeof text) ==
@@ -114,10 +115,10 @@ static void tuned(void **state)
     assert_true(fd >= 0);
     setenv("TUTTI_TUNING", path, 1);
     assert_int_equal(pwrite(fd, good, sizeof good - 1, 0), sizeof good - 1);
-    ranks_run(3, named_rank, "algorithm rabenseifner: TUTTI_TUNING has it for all_reduce of up to 64 bytes");
-    ranks_run(2, named_rank, "the table has it"); /* rows for another number of ranks */
+    ranks_run(3, named_rank, "algorithm rabenseifner: TUTTI_TUNING selects it for all_reduce of up to 64 bytes");
+    ranks_run(2, named_rank, "the table selects it"); /* rows for another number of ranks */
     assert_int_equal(pwrite(fd, bad, sizeof bad - 1, 0), sizeof bad - 1);
-    ranks_run(3, named_rank, "the table has it");
+    ranks_run(3, named_rank, "the table selects it");
     unsetenv("TUTTI_TUNING");
     close(fd);
     unlink(path);
@@ -137,7 +138,7 @@ static void backends(void **state)
     assert_int_equal(tutti_list_backends(NULL, 12), TUTTI_ERR_INVALID_ARGUMENT);
     assert_int_equal(tutti_describe_backend("loop", text, sizeof text), TUTTI_OK);
     assert_non_null(strstr(text, "/tests/plugins/libtutti_loop.so, version for tests\n"
-                                 "for CPU tensors: messages, and plans of them\na table in memory\n"));
+                                 "for CPU tensors: messages, and plans over them\na table in memory\n"));
     assert_int_equal(tutti_describe_backend("broken_probe", text, sizeof text), TUTTI_ERR_BACKEND);
     assert_non_null(strstr(tutti_last_error(), "the driver is older than this plug-in"));
     assert_int_equal(tutti_describe_backend("nowhere", text, sizeof text), TUTTI_ERR_BACKEND);
