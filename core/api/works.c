@@ -143,7 +143,7 @@ int tutti_wait_all(tutti_work **works, int n, int64_t timeout_ms)
     }
     bool crowded = visit.engine != NULL && !visit.engine->own_core;
     leave_engine(&visit);
-    if (timed_out && timeout_ms <= 0 && crowded) sched_yield(); /* see give_way */
+    if (timed_out && timeout_ms <= 0 && crowded) sched_yield(); /* see yield_core */
     return first != TUTTI_OK ? error_set(first, "%s", text) : TUTTI_OK;
 }
 

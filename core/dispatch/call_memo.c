@@ -48,7 +48,7 @@ static void remember(struct call_memo *last, int32_t given_root, const tutti_op 
                                .dtype = op->dtype};
     if (op->n_in > 0) last->in = *op->in;
     if (op->n_out > 0) last->out = *op->out;
-    /* Nothing is compared with the address of a message's memory. */
+    /* The check of a message does not depend on the address of its memory. */
     last->any_memory = op_is_message(op) && (op->n_in > 0 ? last->in.data : last->out.data) != NULL;
 }
 

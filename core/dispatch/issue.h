@@ -42,8 +42,8 @@ static inline void issue_fill(struct tutti_work *work, struct tutti_group *group
     work->deadline_ns = CLOCK_NEVER;
 }
 
-/* Copies an async operation's tensors and starts its clock; blocking callers start it lazily.  NO_MEMORY: for the lists
- * of a collective. */
+/* Copies an async operation's tensors and starts its clock; blocking callers start it lazily.  Returns NO_MEMORY if
+ * there is none for the lists of a collective. */
 static inline int issue_detach(struct tutti_work *work)
 {
     if (!work->async) return TUTTI_OK;

@@ -36,7 +36,7 @@ static void become_ended(struct tutti_work *work, struct tutti_group *group, con
     atomic_store_explicit(&work->ended, true, memory_order_relaxed);
 }
 
-/* True if the caller wants something that only a Work can tell. */
+/* True if the caller asks for values that only a Work holds. */
 static bool wants_work(const tutti_opts *opts)
 {
     return opts->async_op != NULL || opts->source != NULL || opts->received_tag != NULL || opts->received != NULL;
