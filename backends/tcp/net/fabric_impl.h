@@ -166,7 +166,7 @@ struct rdm_fabric {
     int listener;              /* listener for probes, or -1 */
     int timer_fd;              /* wakes a sleeper for the next tick, or to try again */
     bool slept, naps;          /* the timer was armed; it is set for a retry, not for a tick */
-    int nap_us;                /* length of the next nap, which grows while the rank is idle */
+    int nap_us;                /* length of the next nap (rdm_wait.c), which grows while the rank is idle */
     int64_t tick_ns, timed_ns; /* time of the next tick; of the tick for which the timer was set */
     size_t name_bytes;         /* bytes of an endpoint name of this provider */
     uint64_t *names;           /* endpoint names by rank, valid where `addresses` is: see rdm_name_words */
@@ -235,7 +235,7 @@ int fabric_describe(const struct fabric *fabric, char *text, size_t capacity);
 
 static inline struct fabric *fabric_of(const struct transport *transport)
 {
-    return (struct fabric *)(uintptr_t)transport; /* its first member */
+    return (struct fabric *)(uintptr_t)transport; /* the transport is its first member */
 }
 
 /* fabric_data.c */

@@ -34,7 +34,7 @@ bool rdm_is_tick(struct fabric *fabric)
     return true;
 }
 
-/* Sets the timer for a nap or for the next tick, and so makes its descriptor unreadable. */
+/* Sets the timer for the end of a nap (a short sleep) or for the next tick, which makes its descriptor unreadable. */
 static void set_timer(struct fabric *fabric, bool naps)
 {
     int64_t left = fabric->rdm.tick_ns - fabric->config.host->now_ns();

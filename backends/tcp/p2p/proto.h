@@ -113,8 +113,8 @@ struct proto {
     int32_t rank, world_size;
     struct proto_peer *peer;
     struct proto_polled polled;
-    tutti_matcher messages;   /* posted receives and probes; eager messages and RTS that have no receive */
-    tutti_matcher grants;     /* sends that wait for a CTS, in place of receives; CTS that have no send */
+    tutti_matcher messages;   /* eager messages and RTS, and the receives and probes that wait for one */
+    tutti_matcher grants;     /* CTS messages, and sends that wait for one in place of receives */
     struct proto_ops reading; /* receives that read a peer's memory, oldest first */
     struct proto_ops delayed; /* expected sends without an RTS, oldest first */
     struct proto_ops revoked; /* cancelled operations whose memory a peer may use, oldest first */

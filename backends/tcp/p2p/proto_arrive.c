@@ -6,12 +6,12 @@
 
 static struct proto_op *op_of(tutti_match_receive *receive)
 {
-    return (struct proto_op *)(void *)receive; /* its first member */
+    return (struct proto_op *)(void *)receive; /* the receive is its first member */
 }
 
 static struct proto_arrival *arrival_of(tutti_match_message *message)
 {
-    return (struct proto_arrival *)(void *)message; /* its first member */
+    return (struct proto_arrival *)(void *)message; /* the message is its first member */
 }
 
 static int32_t peer_of(const struct transport_header *header)

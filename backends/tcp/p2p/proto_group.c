@@ -64,7 +64,7 @@ static struct proto_arrival *first_of_group(const tutti_matcher *matcher, uint64
 {
     tutti_match_message *message = tutti_match_next_message(matcher, NULL);
     while (message != NULL && message->key.group != group) message = tutti_match_next_message(matcher, message);
-    return (struct proto_arrival *)(void *)message; /* its first member */
+    return (struct proto_arrival *)(void *)message; /* the message is its first member */
 }
 
 /* Restarts the search after each message, because an answer may drop the link and free other arrivals. */

@@ -16,7 +16,7 @@
 
 static struct shm *shm_of(const struct transport *transport)
 {
-    return (struct shm *)(uintptr_t)transport; /* its first member */
+    return (struct shm *)(uintptr_t)transport; /* the transport is its first member */
 }
 
 static struct shm_peer *peer_of(const struct transport *transport, int32_t rank)
