@@ -199,7 +199,7 @@ static int my_recv(void *state, tutti_request *request)
     *pending = (struct pending){.match.key = tutti_match_receive_key(request, group->info.id, source), .group = group};
     tutti_match_message *message = tutti_match_find_message(&first->matcher, &pending->match.key);
     if (message != NULL) {
-        struct kept *kept = (struct kept *)(void *)message; /* its first member */
+        struct kept *kept = (struct kept *)(void *)message; /* the message is its first member */
         tutti_match_take(&first->matcher, message);
         int status = take(group, request, kept);
         free(kept);

@@ -6,7 +6,7 @@
 
 enum { ITERATIONS_MAX = 5000, COMBINE_MAX = 4 };
 
-/* for slower iterations fewer are run */
+/* Above this time per iteration, fewer iterations are measured. */
 static const double slow_ns = 3e7;
 
 static int64_t now_ns(void)
