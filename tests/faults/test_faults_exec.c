@@ -90,7 +90,8 @@ static int rank_of_end(int rank, int size, void *argument)
     }
     if (!end->waiting) procs_sleep_ms(300);
     int64_t begin = monotonic_ns();
-    int status = sum_once();
+    int status = TUTTI_OK;
+    for (int i = 0; i < AHEAD && status == TUTTI_OK; i++) status = sum_once(); /* the rank may still take part */
     if (status != TUTTI_ERR_PEER_LOST && status != TUTTI_ERR_ABORTED) EXPECT(status == TUTTI_ERR_PEER_LOST);
     EXPECT_ERROR(status, status, "rank 2");
     EXPECT_WITHIN(begin, 0, SOON_S);
