@@ -177,12 +177,14 @@ int tutti_monitored_barrier_sized(const tutti_opts *opts, size_t opts_bytes)
 
 int tutti_send_sized(tutti_tensor tensor, int dst, const tutti_opts *opts, size_t opts_bytes)
 {
-    return submit_flat(TUTTI_SEND, NULL, &tensor, dst, TUTTI_SUM, opts, opts_bytes);
+    tutti_op op = {.kind = TUTTI_SEND, .root = dst, .n_in = 1, .in = &tensor};
+    return submit(&op, opts, opts_bytes);
 }
 
 int tutti_recv_sized(tutti_tensor tensor, int src, const tutti_opts *opts, size_t opts_bytes)
 {
-    return submit_flat(TUTTI_RECV, &tensor, NULL, src, TUTTI_SUM, opts, opts_bytes);
+    tutti_op op = {.kind = TUTTI_RECV, .root = src, .n_out = 1, .out = &tensor};
+    return submit(&op, opts, opts_bytes);
 }
 
 int tutti_isend_sized(tutti_tensor tensor, int dst, const tutti_opts *opts, size_t opts_bytes, tutti_work **work)

@@ -94,6 +94,14 @@ static const struct differing cases[] = {
      {TUTTI_ALL_TO_ALL, TUTTI_FLOAT32, TUTTI_SUM, 0, 0},
      {TUTTI_ALL_TO_ALL, TUTTI_FLOAT32, TUTTI_SUM, 0, 2},
      {"elements", "elements"}},
+    {"scan_ops",
+     {TUTTI_SCAN, TUTTI_INT64, TUTTI_SUM, 0, 0},
+     {TUTTI_SCAN, TUTTI_INT64, TUTTI_MAX, 0, 0},
+     {"SUM", "MAX"}},
+    {"scans",
+     {TUTTI_SCAN, TUTTI_INT64, TUTTI_SUM, 0, 0},
+     {TUTTI_EXSCAN, TUTTI_INT64, TUTTI_SUM, 0, 0},
+     {"scan(", "exscan("}},
 };
 
 static int make_call(tutti_group *group, int size, const struct call *call, int64_t count, bool *whole)
@@ -131,6 +139,12 @@ static int make_call(tutti_group *group, int size, const struct call *call, int6
     case TUTTI_ALL_TO_ALL:
         status = tutti_all_to_all_single(spare, every, NULL, NULL, opts);
         break;
+    case TUTTI_SCAN:
+        status = tutti_scan(one, call->op, opts);
+        break;
+    case TUTTI_EXSCAN:
+        status = tutti_exscan(one, call->op, opts);
+        break;
     default:
         status = tutti_barrier(opts);
         break;
@@ -159,7 +173,8 @@ static int differ(tutti_store *store, int rank, int size, const struct differing
     int status = make_call(group, size, mine, count, &whole);
     EXPECT_WITHIN(begin, 0, SOON_S);
     if (status == TUTTI_OK) { /* the call needed no data of the others, so the next call fails */
-        EXPECT(mine->kind == TUTTI_BROADCAST || mine->kind == TUTTI_REDUCE || mine->kind == TUTTI_GATHER);
+        EXPECT(mine->kind == TUTTI_BROADCAST || mine->kind == TUTTI_REDUCE || mine->kind == TUTTI_GATHER ||
+               mine->kind == TUTTI_SCAN || mine->kind == TUTTI_EXSCAN);
         status = tutti_barrier(tutti_with(.group = group));
         EXPECT_ERROR(status, TUTTI_ERR_MISMATCH, name, "called");
     } else if (strstr(tutti_last_error(), "earlier calls differ") != NULL) { /* the others were one call ahead */
