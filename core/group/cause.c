@@ -11,10 +11,9 @@
 
 enum { OFFER_MS = 300 };
 
-/* True if the failure may be a consequence of another rank's failure, after which that rank left. */
-static bool may_be_consequence(int status)
+bool cause_may_be_other(int status)
 {
-    return status == TUTTI_ERR_PEER_LOST || status == TUTTI_ERR_STORE;
+    return status == TUTTI_ERR_PEER_LOST || status == TUTTI_ERR_STORE || status == TUTTI_ERR_ABORTED;
 }
 
 static bool names_as_lost(const char *text, int rank)
@@ -78,7 +77,7 @@ int cause_settle(struct tutti_group *group, int status, char text[ERROR_TEXT_MAX
     snprintf(before, sizeof before, "%s", error_text()); /* store_offer must not change this call's error text */
     int answer = store_offer(group->store, key, mine, n, first, sizeof first, &bytes, OFFER_MS);
     error_set(status, "%s", before);
-    if (!may_be_consequence(status)) return status;
+    if (!cause_may_be_other(status)) return status;
     if (rank0_is_gone(group, answer)) return blame_rank0(group, status, text);
     if (answer != TUTTI_OK) return status;
     if (bytes > sizeof first || !control_message_parse(first, bytes, &message)) return status;

@@ -6,13 +6,19 @@
 #ifndef CAUSE_H
 #define CAUSE_H
 
+#include <stdbool.h>
+
 #include "base/error.h"
 
 struct tutti_group;
 
+/* True if a failure with this status may be a consequence of another rank's: that rank left, took its store along, or
+ * withdrew its part of an operation. */
+bool cause_may_be_other(int status);
+
 /* Offers status and text as the cause of the group's failure.  If another rank has offered a cause before, and this
- * failure may be its consequence (a lost peer, an unreachable store), replaces text by that cause and returns its
- * status.  Otherwise returns status.  Waits briefly for the store.  Lock held. */
+ * failure may be its consequence, replaces text by that cause and returns its status.  Otherwise returns status.  Waits
+ * briefly for the store.  Lock held. */
 int cause_settle(struct tutti_group *group, int status, char text[ERROR_TEXT_MAX]);
 
 #endif

@@ -112,12 +112,12 @@ static void record_failure(struct tutti_group *group, int status, const char *te
     group->failure_returned = !every_ranks || has_collective_before(group, UINT64_MAX);
 }
 
-/* Replaces a loss that this rank has detected by the cause that a peer has sent.  A peer that fails sends its cause and
- * leaves, and both may arrive before apply_reported acts on the cause, which it does after a moment.  Returns true if
- * that peer has offered the cause to the others. */
+/* Replaces a consequence that this rank has detected by the cause that a peer has sent.  A peer that fails sends its
+ * cause and leaves, and both may arrive before apply_reported acts on the cause, which it does after a moment.  Returns
+ * true if that peer has offered the cause to the others. */
 static bool prefer_reported(struct tutti_group *group, int *status, char text[ERROR_TEXT_MAX])
 {
-    if (group->reported_status == TUTTI_OK || *status != TUTTI_ERR_PEER_LOST) return false;
+    if (group->reported_status == TUTTI_OK || !cause_may_be_other(*status)) return false;
     *status = group->reported_status;
     snprintf(text, ERROR_TEXT_MAX, "%s", group->reported_text != NULL ? group->reported_text : "");
     group->reported_status = TUTTI_OK;
