@@ -41,6 +41,7 @@ struct shm_slot {
     uint64_t size, id, ref;      /* valid with SHM_FULL_HEADER */
     uint8_t payload[SHM_INLINE]; /* more than SHM_TINY bytes; more than SHM_INLINE go to the ring's byte area */
 };
+_Static_assert(sizeof(struct shm_slot) == 3 * 64, "slots are whole cache lines");
 
 /* A ring from one rank to another.  The reader writes the first line, the writer all others.  The byte area and the
  * copy-in/copy-out FIFO follow the slots. */
