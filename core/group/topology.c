@@ -123,7 +123,8 @@ static int gather_paths(struct tutti_group *group)
     for (int device = 0; device < 2; device++)
         for (int i = 0; i < group->n_entries[device]; i++) {
             const tutti_backend *backend = group->entries[device][i].backend;
-            for (int k = 0; k < count_paths(backend); k++)
+            int n_paths = count_paths(backend);
+            for (int k = 0; k < n_paths; k++)
                 group->paths[n++] = (struct coll_path){
                     {backend->paths[k].kind, backend->paths[k].name, NULL, false}, backend->paths[k].number, backend};
         }
