@@ -96,10 +96,11 @@ struct visit {
     int handles;
 };
 
-static void leave_engine(struct visit *visit)
+static void leave_engine(struct visit *visit, bool yields)
 {
     if (visit->engine == NULL) return;
     engine_unlock(visit->engine);
+    if (yields) yield_core(visit->engine);
     engine_drop_many(visit->engine, visit->handles);
     *visit = (struct visit){NULL, 0};
 }
@@ -107,7 +108,7 @@ static void leave_engine(struct visit *visit)
 static int visit_engine(struct visit *visit, struct engine *engine)
 {
     if (engine == visit->engine) return TUTTI_OK;
-    leave_engine(visit);
+    leave_engine(visit, false);
     int status = check_forked(engine);
     if (status != TUTTI_OK) return status;
     engine_lock(engine);
@@ -141,9 +142,7 @@ int tutti_wait_all(tutti_work **works, int n, int64_t timeout_ms)
         visit.handles++;
         works[i] = NULL;
     }
-    bool crowded = visit.engine != NULL && !visit.engine->own_core;
-    leave_engine(&visit);
-    if (timed_out && timeout_ms <= 0 && crowded) sched_yield(); /* see yield_core */
+    leave_engine(&visit, timed_out && timeout_ms <= 0);
     return first != TUTTI_OK ? error_set(first, "%s", text) : TUTTI_OK;
 }
 
