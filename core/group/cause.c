@@ -11,7 +11,7 @@
 
 enum { OFFER_MS = 300 };
 
-bool cause_may_be_other(int status)
+bool cause_may_be_elsewhere(int status)
 {
     return status == TUTTI_ERR_PEER_LOST || status == TUTTI_ERR_STORE || status == TUTTI_ERR_ABORTED;
 }
@@ -77,7 +77,7 @@ int cause_settle(struct tutti_group *group, int status, char text[ERROR_TEXT_MAX
     snprintf(before, sizeof before, "%s", error_text()); /* store_offer must not change this call's error text */
     int answer = store_offer(group->store, key, mine, n, first, sizeof first, &bytes, OFFER_MS);
     error_set(status, "%s", before);
-    if (!cause_may_be_other(status)) return status;
+    if (!cause_may_be_elsewhere(status)) return status;
     if (rank0_is_gone(group, answer)) return blame_rank0(group, status, text);
     if (answer != TUTTI_OK) return status;
     if (bytes > sizeof first || !control_message_parse(first, bytes, &message)) return status;

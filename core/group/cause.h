@@ -14,7 +14,7 @@ struct tutti_group;
 
 /* True if a failure with this status may be a consequence of another rank's: that rank left, took its store along, or
  * withdrew its part of an operation. */
-bool cause_may_be_other(int status);
+bool cause_may_be_elsewhere(int status);
 
 /* Offers status and text as the cause of the group's failure.  If another rank has offered a cause before, and this
  * failure may be its consequence, replaces text by that cause and returns its status.  Otherwise returns status.  Waits

@@ -117,7 +117,7 @@ static void record_failure(struct tutti_group *group, int status, const char *te
  * true if that peer has offered the cause to the others. */
 static bool prefer_reported(struct tutti_group *group, int *status, char text[ERROR_TEXT_MAX])
 {
-    if (group->reported_status == TUTTI_OK || !cause_may_be_other(*status)) return false;
+    if (group->reported_status == TUTTI_OK || !cause_may_be_elsewhere(*status)) return false;
     *status = group->reported_status;
     snprintf(text, ERROR_TEXT_MAX, "%s", group->reported_text != NULL ? group->reported_text : "");
     group->reported_status = TUTTI_OK;

@@ -171,8 +171,8 @@ static int check_processes(void *context)
     return liveness_check_list(&search->processes, search->store, search->processes_key, search->size);
 }
 
-/* Takes part in the search.  Sets *transport to the number of one that all ranks have, or to 0, and *group to the new
- * group's id. */
+/* Takes part in the search.  Sets *transport to the number of a transport that all ranks have, or to 0, and *group to
+ * the new group's id. */
 static int run_search(struct search *search, const struct group_args *args, uint64_t *transport, uint64_t *group)
 {
     int64_t n_arrived = 0;
