@@ -239,9 +239,9 @@ static struct tutti_work *new_parent(struct tutti_group *group)
     parent->op = (tutti_op){.size = sizeof parent->op, .kind = TUTTI_COALESCED, .root = -1};
     parent->point_to_point = parent->started = parent->async = true;
     parent->start_ns = parent->asked_ns = clock_now_ns();
-    parent->deadline_ns = CLOCK_NEVER; /* one for the engine, one for the caller */
+    parent->deadline_ns = CLOCK_NEVER; /* its parts have deadlines */
     parent->parts = 1;                 /* kept above 0 until all parts are launched */
-    parent->references = 2;            /* of the engine and the caller */
+    parent->references = 2;            /* one for the engine, one for the caller */
     engine->n_async++;
     TAILQ_INSERT_TAIL(&engine->active, parent, link);
     TAILQ_INSERT_TAIL(&group->works, parent, group_link);

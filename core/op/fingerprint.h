@@ -12,8 +12,8 @@ uint64_t fingerprint_of(const tutti_op *op, int group_size);
 /* Returns a mask of the bits in which a message's fingerprint must agree with the receive op's. */
 uint64_t fingerprint_mask(const tutti_op *op);
 
-/* Adds a hash of all earlier operations to the fingerprint's unused field, if it has one.  Ranks may issue different
- * calls that succeed on both, such as two broadcasts of which each is the root.  This hash makes a later operation
+/* Adds a hash of all earlier operations to the fingerprint's unused field, if it has one.  Two ranks may make
+ * different calls that both succeed, for example if each broadcasts as the root.  This hash makes a later operation
  * fail. */
 uint64_t fingerprint_with_past(uint64_t fingerprint, uint64_t past);
 

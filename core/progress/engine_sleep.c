@@ -66,7 +66,7 @@ static int arm_again(struct engine *engine, enum engine_poller who, struct pollf
     return n;
 }
 
-/* Fails all groups, because there are no descriptors to sleep on, and sleeps by the clock. */
+/* Fails all groups and sleeps for a fixed time, because the program has closed the engine's descriptors. */
 static bool sleep_disowned(struct engine *engine, enum engine_poller who)
 {
     if (engine->first != NULL) engine->hooks->fail_disowned(engine->first);

@@ -442,9 +442,9 @@ typedef struct tutti_backend {
      *
      * stage_open checks op's tensors and stream (INVALID_ARGUMENT with what is wrong) and allocates `bytes` of host
      * memory, aligned to 64, that the device copies from and to at full speed.  native[TUTTI_COPY] copies op->in[i] to
-     * op->out[i], one of which is in that memory; op->stream is the stage.  Copies run after the work that op's stream
-     * had when the stage was opened, not after later work, and complete when the data has arrived.  stage_close: no
-     * more copies are started, and a cancelled one may still be running.  Neither may block.  Both and
+     * op->out[i].  One of the two is in that memory, and op->stream is the stage.  Copies run after the work that op's
+     * stream had when the stage was opened, not after later work, and complete when the data has arrived.  stage_close:
+     * no more copies are started, and a cancelled one may still be running.  Neither may block.  Both and
      * native[TUTTI_COPY], or none. */
     int (*stage_open)(void *group, const tutti_op *op, size_t bytes, void **stage, void **memory);
     void (*stage_close)(void *group, void *stage);

@@ -171,7 +171,7 @@ static int gather_nothing(tutti_store *store, const char *key, const char *part,
     return TUTTI_OK;
 }
 
-/* Opens a group of n ranks, of which only this one exists.  Returns the bytes that the plug-in has allocated for it, or
+/* Opens a group of n ranks in which no other rank exists.  Returns the bytes that the plug-in has allocated for it, or
  * 0 if something is wrong. */
 static size_t bytes_of_group(struct rank *self, int32_t n)
 {

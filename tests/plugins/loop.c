@@ -51,7 +51,7 @@ atomic_long loop_batches, loop_late_receives;
 struct loop {
     const tutti_host *host;
     tutti_group_info info;
-    uint64_t world; /* identifies the group tree, of which a process may have several */
+    uint64_t world; /* id of the group tree; a process may have several trees */
     struct loop *first;
     LIST_ENTRY(loop) tree_link;
     LIST_HEAD(, loop) tree; /* root group only */

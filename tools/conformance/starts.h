@@ -4,8 +4,8 @@
 
 #include "conformance/suite.h"
 
-/* Indices into the variables that hold a rank's number and rendezvous.  The library's are first, then those of other
- * launchers, one of which may have started this job. */
+/* Indices into the variables that hold a rank's number and rendezvous.  The library's are first.  Those of other
+ * launchers follow, because another launcher may have started this job. */
 enum { STARTS_MASTER_ADDR = 4, STARTS_OWN = 7, VARIABLES = 18 };
 
 struct environment {

@@ -1,8 +1,8 @@
 /* --mpi: MPI's launcher starts the ranks, because MPI has no other way to find them.
  *
- *   tutti-run --mpi -n 4 PROGRAM                 handles signals and --timeout, and starts
- *     mpirun -n 4 tutti-run --mpi-rank PROGRAM   each of which prefixes or files its rank's output, reports its end,
- *       PROGRAM                                  and starts one rank */
+ *   tutti-run --mpi -n 4 PROGRAM                 handles signals and --timeout, and starts mpirun
+ *     mpirun -n 4 tutti-run --mpi-rank PROGRAM   starts one rank, prefixes or files its output, and reports its end
+ *       PROGRAM                                  is the rank */
 #ifndef RUN_MPI_H
 #define RUN_MPI_H
 

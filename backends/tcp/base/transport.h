@@ -1,8 +1,8 @@
 /* A transport carries messages, and writes into exposed memory, between the ranks of a group tree.  Shared memory
  * (shm/) and libfabric (net/) each implement this table; the message protocol (p2p/) knows nothing else of them.
  *
- * Ranks here are the tree's global ranks.  All calls are made under the tree's lock.  Events come
- * from within progress and poll; `lost` may come from any call that takes a rank.
+ * Ranks here are the tree's global ranks.  All calls are made under the tree's lock.  Events come from within progress
+ * and poll.  `lost` may come from any call that takes a rank.
  */
 #ifndef TCP_TRANSPORT_H
 #define TCP_TRANSPORT_H

@@ -1,8 +1,8 @@
 /* A message header in a slot of a ring.
  *
- * The ring implies much of most headers: the sender, the payload size, and that there are no memory references.  A slot
- * leaves these out, which frees space for a short payload in its first line.  Such a message is a single cache-line
- * transfer.  The reader restores the whole header and validates it like one from a network.
+ * The ring identifies the sender, and most messages carry no memory references and no other size than the payload's.  A
+ * slot leaves these fields out, which frees space for a short payload in its first line.  Such a message is a single
+ * cache-line transfer.  The reader restores the whole header and validates it like one from a network.
  */
 #ifndef RING_SLOT_H
 #define RING_SLOT_H
