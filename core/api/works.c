@@ -98,10 +98,12 @@ struct visit {
 
 static void leave_engine(struct visit *visit, bool yields)
 {
-    if (visit->engine == NULL) return;
-    engine_unlock(visit->engine);
-    if (yields) yield_core(visit->engine);
-    engine_drop_many(visit->engine, visit->handles);
+    struct engine *engine = visit->engine;
+    if (engine == NULL) return;
+    bool last = engine_remove_handles(engine, visit->handles), shares_core = !engine->own_core;
+    engine_unlock(engine); /* may end the engine, if not even the last handle was removed here */
+    if (yields && shares_core) sched_yield();
+    if (last) engine_drop(engine);
     *visit = (struct visit){NULL, 0};
 }
 
@@ -261,24 +263,24 @@ uint64_t tutti_work_sequence(const tutti_work *work)
 int64_t tutti_work_duration_ns(const tutti_work *work)
 {
     if (work == NULL || !work_ended(work)) return -1;
-    return work->took_ns > 0 ? work->took_ns : work->end_ns - work->start_ns;
+    return work->duration_ns;
 }
 
 int tutti_work_source(const tutti_work *work)
 {
-    return work != NULL && work_ended(work) ? work->source : -1;
+    return work != NULL && work_ended(work) ? work->found.source : -1;
 }
 
 int tutti_work_tag(const tutti_work *work)
 {
-    bool has = work != NULL && work_ended(work) && work->source >= 0;
-    return has ? work->tag : TUTTI_ANY_TAG;
+    bool has = work != NULL && work_ended(work) && work->found.source >= 0;
+    return has ? work->found.tag : TUTTI_ANY_TAG;
 }
 
 int64_t tutti_work_received(const tutti_work *work)
 {
-    bool has = work != NULL && work_ended(work) && work->status == TUTTI_OK && work->source >= 0;
-    return has ? work->received : -1;
+    bool has = work != NULL && work_ended(work) && work->status == TUTTI_OK && work->found.source >= 0;
+    return has ? work->found.received : -1;
 }
 
 int tutti_work_fd(tutti_work *work)

@@ -90,7 +90,7 @@ static void pass_works(struct engine *engine, int n, bool gives, tutti_work **wo
         if (works[i] == NULL) continue;
         attend |= !work_ended(works[i]);
         if (gives) {
-            engine_hold(engine); /* a handle may outlive its group */
+            engine_add_handle(engine); /* a handle may outlive its group */
             continue;
         }
         work_release_locked(works[i]);

@@ -242,7 +242,7 @@ static struct tutti_work *new_parent(struct tutti_group *group)
     parent->deadline_ns = CLOCK_NEVER; /* its parts have deadlines */
     parent->parts = 1;                 /* kept above 0 until all parts are launched */
     parent->references = 2;            /* one for the engine, one for the caller */
-    engine->n_async++;
+    engine_count_async(engine, 1);
     TAILQ_INSERT_TAIL(&engine->active, parent, link);
     TAILQ_INSERT_TAIL(&group->works, parent, group_link);
     return parent;
@@ -312,7 +312,7 @@ int tutti_coalesce_end(tutti_group *group, tutti_work **work)
         if (--parent->parts == 0 && !work_ended(parent)) work_end(parent, parent->failing, NULL);
         if (status == TUTTI_OK && work != NULL) {
             if (!work_ended(parent)) engine_thread_notify(engine);
-            engine_hold(engine);
+            engine_add_handle(engine);
             *work = parent;
         } else {
             if (!work_ended(parent)) engine_wait(engine, parent, CLOCK_NEVER);

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/clear.h"
 #include "base/error.h"
 #include "group/failure.h"
 #include "op/fingerprint.h"
@@ -15,7 +16,7 @@
 
 static tutti_request *new_request(struct tutti_work *work, const tutti_op *op, const struct backend_entry *entry)
 {
-    memset(&work->request, 0, sizeof work->request);
+    clear(&work->request, sizeof work->request);
     work->request.owner = work;
     work->request.peer = op_is_message(op) ? op->root : -1; /* a message waits for this rank */
     work->request.fingerprint = work->fingerprint;

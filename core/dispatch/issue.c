@@ -26,7 +26,7 @@ void issue_enlist(struct tutti_work *work)
     hazards_enlist(work);
     TAILQ_INSERT_TAIL(&work->engine->active, work, link);
     TAILQ_INSERT_TAIL(&work->group->works, work, group_link);
-    if (work->async) work->engine->n_async++;
+    if (work->async) engine_count_async(work->engine, 1);
     work->references++; /* reference of the caller */
 }
 
@@ -35,7 +35,7 @@ void issue_undo(struct tutti_work *work)
     struct engine *engine = work->engine;
     TAILQ_REMOVE(&engine->active, work, link);
     TAILQ_REMOVE(&work->group->works, work, group_link);
-    if (work->async) engine->n_async--;
+    if (work->async) engine_count_async(engine, -1);
     packing_free(work->packing);
     work->references = 1;
     work_release_locked(work);

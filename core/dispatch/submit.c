@@ -25,19 +25,28 @@ static void become_work(struct tutti_work *work, struct tutti_group *group, cons
     work->started = true;
 }
 
-/* Turns a work whose borrowed request has completed into op's ended work, with one reference, the caller's. */
-static void become_ended(struct tutti_work *work, struct tutti_group *group, const tutti_op *op, const tutti_opts *opts)
+/* Reports a message that has completed at once.  Makes a Work of it in *out if the call is async, else gives back the
+ * work whose request was borrowed.  The next call borrows the same one, which is still cached. */
+static int complete_at_once(struct tutti_work *borrowed, struct tutti_group *group, const tutti_op *op,
+                            const tutti_opts *opts, struct tutti_work **out)
 {
-    become_work(work, group, op, opts);
-    work_read_message(work, &work->request);
-    work_report_message(work);
-    work->op.in = work->op.out = NULL;
-    /* relaxed: no other thread has the work yet */
-    atomic_store_explicit(&work->ended, true, memory_order_relaxed);
+    struct engine *engine = group->engine;
+    struct work_message found = work_read_message(group, op, opts->group_rank, &borrowed->request);
+    struct work_outs outs = work_outs_of(op, opts);
+    work_report_message(&outs, &found);
+    if (op->async) {
+        struct tutti_work *ended = work_spare(engine);
+        if (ended == NULL) ended = borrowed;
+        work_end_at_once(ended, engine, op, &found);
+        *out = ended;
+        if (ended == borrowed) return TUTTI_REQUEST_DONE;
+    }
+    work_give_back(engine, borrowed);
+    return TUTTI_REQUEST_DONE;
 }
 
-/* True if the caller asks for values that only a Work holds. */
-static bool wants_work(const tutti_opts *opts)
+/* True if the caller asks for more than the operation's status. */
+static bool wants_report(const tutti_opts *opts)
 {
     return opts->async_op != NULL || opts->source != NULL || opts->received_tag != NULL || opts->received != NULL;
 }
@@ -56,7 +65,7 @@ static int submit_at_once(struct tutti_group *group, tutti_op *op, uint64_t fing
     if (status == TUTTI_REQUEST_PENDING) {
         int ended = work->status;
         become_work(work, group, op, opts);
-        (void)issue_detach(work); /* a message has no lists */
+        issue_detach_message(work);
         issue_enlist(work);
         *out = work;
         issue_advance(group, op, fingerprint);
@@ -71,11 +80,7 @@ static int submit_at_once(struct tutti_group *group, tutti_op *op, uint64_t fing
     }
     if (status == TUTTI_REQUEST_DONE) {
         issue_advance(group, op, fingerprint);
-        if (wants_work(opts)) become_ended(work, group, op, opts);
-        if (op->async) {
-            *out = work;
-            return status;
-        }
+        if (wants_report(opts)) return complete_at_once(work, group, op, opts, out);
     } else if (status < 0 && status != TUTTI_ERR_UNSUPPORTED && op->sequence == 0) {
         become_work(work, group, op, opts);
         failure_explain(work, &work->request, status);
@@ -106,7 +111,7 @@ static int keep_op(struct tutti_group *group, tutti_op *op, const tutti_opts *op
 
 static void hand_out(struct tutti_work *work, const tutti_opts *opts)
 {
-    engine_hold(work->engine); /* a handle may outlive its group */
+    engine_add_handle(work->engine); /* a handle may outlive its group */
     *opts->async_op = work;
 }
 

@@ -59,4 +59,12 @@ static inline bool op_is_source(const tutti_op *op, int rank)
  * frees, else NULL.  Returns NO_MEMORY if that fails. */
 int op_keep_lists(tutti_op *op, int size, tutti_tensor *tensors, size_t capacity, void **memory);
 
+/* The same for a message, which has at most one tensor. */
+static inline void op_keep_message(tutti_op *op, tutti_tensor *tensor)
+{
+    if (op->n_in > 0) *tensor = op->in[0];
+    if (op->n_out > 0) *tensor = op->out[0];
+    op->in = op->out = tensor;
+}
+
 #endif

@@ -167,14 +167,8 @@ static bool end_thread(struct engine *engine)
 
 void engine_drop(struct engine *engine)
 {
-    engine_drop_many(engine, 1);
-}
-
-void engine_drop_many(struct engine *engine, int references)
-{
-    if (references == 0) return;
-    /* release: all accesses under these references precede the end; acquire: for the thread that frees */
-    if (atomic_fetch_sub_explicit(&engine->references, references, memory_order_acq_rel) > references) return;
+    /* release: all accesses under this reference precede the end; acquire: for the thread that frees */
+    if (atomic_fetch_sub_explicit(&engine->references, 1, memory_order_acq_rel) > 1) return;
     if (end_thread(engine)) {
         engine_free(engine);
         return;
@@ -201,8 +195,8 @@ void engine_unlock_and_call(struct engine *engine)
     struct tutti_work *work;
     TAILQ_INIT(&due);
     TAILQ_CONCAT(&due, &engine->callbacks, link);
-    lock_give(&engine->lock);
     engine_hold(engine); /* a callback may drop all other references */
+    lock_give(&engine->lock);
     while ((work = TAILQ_FIRST(&due)) != NULL) {
         TAILQ_REMOVE(&due, work, link);
         engine->hooks->call_back(work);

@@ -130,7 +130,8 @@ struct engine {
 
     pthread_t thread;
     bool has_thread, frees_itself;
-    atomic_int references; /* groups, handles of works, and threads in a blocking call */
+    atomic_int references; /* groups, threads in a blocking call, and one for all handles of works */
+    int n_handles;
     struct {
         const tutti_backend *backend;
         void *state; /* state of the tree's first group with this backend */
@@ -143,7 +144,6 @@ int engine_new(int local_world_size, const struct engine_hooks *hooks, struct en
 void engine_hold(struct engine *engine);
 /* Drops a reference, without the lock.  The last one ends the thread, if it still runs. */
 void engine_drop(struct engine *engine);
-void engine_drop_many(struct engine *engine, int references);
 
 /* Frees an engine without references.  Called only by engine_drop and the thread. */
 void engine_free(struct engine *engine);
@@ -166,6 +166,30 @@ static inline void engine_count_call(struct engine *engine)
     /* relaxed, both: one thread writes at a time, and readers only compare the values */
     uint64_t calls = atomic_load_explicit(&engine->calls, memory_order_relaxed);
     atomic_store_explicit(&engine->calls, calls + 1, memory_order_relaxed);
+}
+
+/* Counts a Work's handle, which may outlive its group.  Lock held: counting costs less than an atomic reference. */
+static inline void engine_add_handle(struct engine *engine)
+{
+    if (engine->n_handles++ == 0) engine_hold(engine);
+}
+
+/* Uncounts handles.  Returns true if the caller must call engine_drop, after releasing the lock. */
+static inline bool engine_remove_handles(struct engine *engine, int handles)
+{
+    engine->n_handles -= handles;
+    return handles > 0 && engine->n_handles == 0;
+}
+
+/* Changes n_async.  Lock held, so that loading and storing does for an atomic addition. */
+static inline void engine_count_async(struct engine *engine, int change)
+{
+    int n = atomic_load_explicit(&engine->n_async, memory_order_relaxed);
+    if (n == 0)
+        /* sequentially consistent: the thread must see it before this thread reads `attending`, see thread_main */
+        atomic_store(&engine->n_async, change);
+    else
+        atomic_store_explicit(&engine->n_async, n + change, memory_order_relaxed); /* the thread attends already */
 }
 
 /* Unlocks, then runs the callbacks of ended works. */

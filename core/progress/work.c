@@ -7,6 +7,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/clear.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -36,13 +37,31 @@ void work_give_back(struct engine *engine, struct tutti_work *work)
     engine->n_spare++;
 }
 
-void work_clear(struct tutti_work *work, struct engine *engine)
+static void clear_result(struct tutti_work *work, struct engine *engine)
 {
     memset(work, 0, offsetof(struct tutti_work, op));
     work->engine = engine;
     work->references = 1;
     work->event_fd = -1;
-    work->source = -1;
+    work->found.source = -1;
+}
+
+void work_clear(struct tutti_work *work, struct engine *engine)
+{
+    enum { BEGIN = offsetof(struct tutti_work, group), END = offsetof(struct tutti_work, fingerprint) };
+    clear_result(work, engine);
+    clear((char *)work + BEGIN, END - BEGIN);
+}
+
+void work_end_at_once(struct tutti_work *work, struct engine *engine, const tutti_op *op,
+                      const struct work_message *found)
+{
+    clear_result(work, engine);
+    work->op.kind = op->kind;
+    work->op.sequence = op->sequence;
+    work->found = *found;
+    /* relaxed: no other thread has the work yet */
+    atomic_store_explicit(&work->ended, true, memory_order_relaxed);
 }
 
 struct tutti_work *work_take(struct engine *engine)
@@ -86,8 +105,11 @@ void work_call_back(struct tutti_work *work)
 void work_give_up(struct tutti_work *work)
 {
     struct engine *engine = work->engine;
-    work_release(work);
-    engine_drop(engine);
+    engine_lock(engine);
+    work_release_locked(work);
+    bool last = engine_remove_handles(engine, 1);
+    engine_unlock(engine);
+    if (last) engine_drop(engine);
 }
 
 /* Writes "recv from rank 1, tag 5, of group world". */
@@ -161,21 +183,17 @@ void work_end(struct tutti_work *work, int status, const char *text)
         parent->failing = status;
         parent->text = work->text != NULL ? strdup(work->text) : NULL;
     }
-    if (work->start_ns > 0) work->end_ns = clock_now_ns();
-    if (work->entry != NULL && work->source >= 0) {
-        parent->source = work->source;
-        parent->tag = work->tag;
-        parent->received = work->received;
-    }
+    if (work->start_ns > 0 && work->duration_ns == 0) work->duration_ns = work_now_ns(work) - work->start_ns;
+    if (work->entry != NULL && work->found.source >= 0) parent->found = work->found;
     if (work->stage != NULL) engine->hooks->stage_ended(work->stage);
-    if (status == TUTTI_OK) work_report_message(work);
+    if (status == TUTTI_OK) work_report_message(&work->outs, &work->found);
     if (work->comparing != NULL) engine->n_comparing--;
     work->comparing = NULL;
     work_release_exec(work);
     work_dequeue(work);
     TAILQ_REMOVE(&engine->active, work, link);
     TAILQ_REMOVE(&group->works, work, group_link);
-    if (work->async) engine->n_async--;
+    if (work->async) engine_count_async(engine, -1);
     /* release: see work_ended */
     atomic_store_explicit(&work->ended, true, memory_order_release);
     if (work->event_fd >= 0) { /* after `ended`, because the woken thread reads the status without the lock */
@@ -296,29 +314,28 @@ struct work_outs work_outs_of(const tutti_op *op, const tutti_opts *opts)
 }
 
 /* Returns the rank as the caller numbers it, or -1 if there is none. */
-static int translate_rank(const struct tutti_work *work, int source)
+static int translate_rank(const struct tutti_group *group, bool group_rank, int source)
 {
-    if (source < 0 || source >= work->group->size) return -1;
-    return work->group_rank ? source : work->group->global_ranks[source];
+    if (source < 0 || source >= group->size) return -1;
+    return group_rank ? source : group->global_ranks[source];
 }
 
-void work_read_message(struct tutti_work *work, const tutti_request *request)
+struct work_message work_read_message(const struct tutti_group *group, const tutti_op *op, bool group_rank,
+                                      const tutti_request *request)
 {
-    const tutti_op *op = &work->op;
-    if (!op_is_message(op) || op->kind == TUTTI_SEND) return;
-    work->source = translate_rank(work, request->source);
-    work->tag = op->tag == TUTTI_ANY_TAG ? (int)(request->found_tag & INT32_MAX) : op->tag;
-    if (op->kind == TUTTI_PROBE)
-        work->received = (int64_t)request->found_bytes;
-    else
-        work->received = op->up_to ? (int64_t)request->bytes : op->out->numel * tutti_dtype_bytes(op->out->dtype);
+    struct work_message found = {.source = -1};
+    if (!op_is_message(op) || op->kind == TUTTI_SEND) return found;
+    found.source = translate_rank(group, group_rank, request->source);
+    found.tag = op->tag == TUTTI_ANY_TAG ? (int)(request->found_tag & INT32_MAX) : op->tag;
+    found.received = (int64_t)(op->kind == TUTTI_PROBE ? request->found_bytes : request->bytes);
+    return found;
 }
 
-void work_report_message(const struct tutti_work *work)
+void work_report_message(const struct work_outs *outs, const struct work_message *found)
 {
-    if (work->outs.source != NULL) *work->outs.source = work->source;
-    if (work->outs.tag != NULL) *work->outs.tag = work->tag;
-    if (work->outs.received != NULL) *work->outs.received = work->received;
+    if (outs->source != NULL) *outs->source = found->source;
+    if (outs->tag != NULL) *outs->tag = found->tag;
+    if (outs->received != NULL) *outs->received = found->received;
 }
 
 void work_complete(tutti_request *request, int status)
@@ -342,7 +359,7 @@ void work_complete(tutti_request *request, int status)
         return;
     }
     request->owner = NULL;
-    work_read_message(work, request);
+    work->found = work_read_message(work->group, &work->op, work->group_rank, request);
     if (work->draining)
         work_end(work, work->failing, NULL);
     else if (status == TUTTI_OK)
@@ -354,7 +371,7 @@ void work_complete(tutti_request *request, int status)
 void work_took(tutti_request *request, int64_t ns)
 {
     struct tutti_work *work = request->owner;
-    if (work != NULL && work->exec == NULL) work->took_ns = ns > 0 ? ns : 1;
+    if (work != NULL && work->exec == NULL) work->duration_ns = ns > 0 ? ns : 1;
 }
 
 void work_start_clock(struct tutti_work *work, int64_t now)

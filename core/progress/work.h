@@ -8,6 +8,7 @@
 #ifndef WORK_H
 #define WORK_H
 
+#include "base/clock.h"
 #include "op/op.h"
 #include "plan/exec.h"
 #include "progress/engine.h"
@@ -18,8 +19,12 @@
 struct tutti_work *work_spare(struct engine *engine);
 void work_give_back(struct engine *engine, struct tutti_work *work);
 
-/* Clears a work, but for the fields from `op` on.  It has one reference, the engine's. */
+/* Clears a work, but for `op` and the fields from `fingerprint` on.  It has one reference, the engine's. */
 void work_clear(struct tutti_work *work, struct engine *engine);
+
+/* Makes a work of an operation that is complete.  It has one reference, the caller's. */
+void work_end_at_once(struct tutti_work *work, struct engine *engine, const tutti_op *op,
+                      const struct work_message *found);
 
 /* Returns a work whose op, tensors and request are not filled yet; no backend has it.  NULL if out of memory. */
 struct tutti_work *work_take(struct engine *engine);
@@ -64,6 +69,12 @@ void work_release_exec(struct tutti_work *work);
 /* Sets how long the operation of a request ran.  The host service behind tutti_host.took. */
 void work_took(tutti_request *request, int64_t ns);
 
+/* Returns the time for the work's start or end. */
+static inline int64_t work_now_ns(const struct tutti_work *work)
+{
+    return work->by_ticks ? clock_tick_ns() : clock_now_ns();
+}
+
 /* Starts the work's time and its deadline. */
 void work_start_clock(struct tutti_work *work, int64_t now);
 
@@ -82,11 +93,12 @@ static inline bool work_is_message(const struct tutti_work *work)
 /* Returns the variables in which the caller of a message wants its source, tag and size. */
 struct work_outs work_outs_of(const tutti_op *op, const tutti_opts *opts);
 
-/* Sets work's source, tag and received from the request of its receive or probe. */
-void work_read_message(struct tutti_work *work, const tutti_request *request);
+/* Returns the message of a completed request of a receive or probe. */
+struct work_message work_read_message(const struct tutti_group *group, const tutti_op *op, bool group_rank,
+                                      const tutti_request *request);
 
-/* Stores these in the caller's variables. */
-void work_report_message(const struct tutti_work *work);
+/* Stores it in the caller's variables. */
+void work_report_message(const struct work_outs *outs, const struct work_message *found);
 
 /* Returns the status of a work that has ended, and sets the thread's error text. */
 int work_result(const struct tutti_work *work);

@@ -16,53 +16,59 @@ struct plan_cache_entry;
 
 enum { WORK_INLINE_TENSORS = 2 };
 
+/* The message that a receive or probe has found. */
+struct work_message {
+    int source; /* as the caller numbers ranks; -1: none yet */
+    int tag;
+    int64_t received; /* bytes */
+};
+
+/* The fields of a pending Work take ten cache lines.  Those of one that has ended come first and take two: see
+ * work_end_at_once. */
 struct tutti_work {
-    TAILQ_ENTRY(tutti_work) link; /* in the engine's active or callbacks list */
+    /* All that the functions on an ended Work use, with the beginning of `op`. */
     SLIST_ENTRY(tutti_work) spare_link;
+    struct engine *engine;
+    int references;
+    int status;
+    atomic_bool ended;
+    int event_fd;
+    char *text;  /* the error message */
+    void *lists; /* tensors and splits that do not fit into `tensors`, one allocation */
+    int64_t duration_ns;
+    struct work_message found;
+    void (*callback)(struct tutti_work *work, void *argument);
+    void *argument;
+    tutti_op op; /* of an ended Work only kind and sequence are valid */
+
+    struct tutti_group *group;          /* NULL: only the request is in use (dispatch_at_once) */
+    TAILQ_ENTRY(tutti_work) link;       /* in the engine's active or callbacks list */
     TAILQ_ENTRY(tutti_work) run_link;   /* in the engine's runnable list */
     TAILQ_ENTRY(tutti_work) group_link; /* the group's works that have not ended, in order of issue */
-    struct engine *engine;
-    struct tutti_group *group; /* NULL: only the request is in use (dispatch_at_once) */
-    int references;
-    bool started;  /* dispatched to a backend; false while blocked by an earlier work */
-    bool disjoint; /* shares no memory with collectives that were pending when it was issued */
-    bool queued;   /* in the runnable list */
-    bool async;    /* counted in engine->n_async */
-    bool awaited;  /* a caller sleeps until it ends */
+    bool started;                       /* dispatched to a backend; false while blocked by an earlier work */
+    bool disjoint;                      /* shares no memory with collectives that were pending when it was issued */
+    bool queued;                        /* in the runnable list */
+    bool async;                         /* counted in engine->n_async */
+    bool awaited;                       /* a caller sleeps until it ends */
     bool point_to_point;
-    struct tutti_work *parent;         /* coalesced or staged operation; it ends when its last part has */
-    int parts;                         /* parent only: number of parts that have not ended */
-    struct packing *packing;           /* where the results go, if several small operations were packed */
-    struct stage *stage;               /* parent only: its parts work on these copies in host memory */
-    const struct backend_entry *entry; /* staged part only: the one entry that it may use */
+    bool by_ticks; /* its times are those of the system's ticks: see issue_detach_message */
     bool group_rank;
-    atomic_bool ended;
-    int status;
-    int failing;   /* status of a failed request: the work ends with it when it next runs */
-    bool draining; /* failed, but the backend still uses its memory: it ends once that is released */
-    char *text;    /* the error message */
-    void *lists;   /* tensors and splits that do not fit into `tensors`, one allocation */
-
-    const struct backend_entry *comparing; /* exec compares the ranks' calls before the work goes to this entry */
-
-    int64_t start_ns, end_ns, deadline_ns;
-    int64_t took_ns;  /* by the backend's own clock; 0: not reported */
-    int64_t asked_ns; /* time of the last question to peers for their positions */
-    bool moved;       /* a request has completed since that question */
+    bool moved; /* a request has completed since `asked_ns` */
     bool warned;
-    int source;
-    int tag;          /* tag of the received or probed message, once known */
-    int64_t received; /* bytes of that message */
+    bool draining;             /* failed, but the backend still uses its memory: it ends once that is released */
+    int failing;               /* status of a failed request: the work ends with it when it next runs */
+    int parts;                 /* parent only: number of parts that have not ended */
+    struct tutti_work *parent; /* coalesced or staged operation; it ends when its last part has */
+    struct packing *packing;   /* where the results go, if several small operations were packed */
+    struct stage *stage;       /* parent only: its parts work on these copies in host memory */
+    const struct backend_entry *entry;     /* staged part only: the one entry that it may use */
+    const struct backend_entry *comparing; /* exec compares the ranks' calls before the work goes to this entry */
+    int64_t start_ns, deadline_ns;
+    int64_t asked_ns; /* time of the last question to peers for their positions */
     struct work_outs {
         int *source, *tag;
         int64_t *received;
-    } outs; /* the caller's variables for these, or NULL */
-    int event_fd;
-    void (*callback)(struct tutti_work *work, void *argument);
-    void *argument;
-
-    tutti_op op;
-    tutti_tensor tensors[WORK_INLINE_TENSORS]; /* of an async op */
+    } outs; /* the caller's variables for `found`, or NULL */
 
     /* dispatch_at_once borrows these fields before the Work is in use.  The fields above are cleared or filled after
      * that. */
@@ -71,7 +77,8 @@ struct tutti_work {
     struct plan_cache_entry *cached;
     const tutti_backend *backend; /* the backend of the request, if exec is NULL */
     void *state;
-    tutti_request request; /* filled when the work is dispatched; owner NULL: no backend has it */
+    tutti_request request;                     /* filled when the work is dispatched; owner NULL: no backend has it */
+    tutti_tensor tensors[WORK_INLINE_TENSORS]; /* of an async op */
 };
 
 #endif

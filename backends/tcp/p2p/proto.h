@@ -59,8 +59,6 @@ struct proto_op {
     tutti_match_receive match; /* must be the first member */
     tutti_request *request;
     struct proto_group *group;
-    struct transport_memory memory;
-    struct transport_write write;
     uint64_t id;
     int64_t start_ns;
     int32_t peer; /* global rank, or TUTTI_ANY_SOURCE */
@@ -74,6 +72,11 @@ struct proto_op {
     uint64_t address; /* RECV_READING: the message's address in the peer */
     uint64_t read_ns; /* time spent reading so far */
     size_t bytes_read;
+
+    /* Not cleared in a new operation: in use only if `memory.transport` and `write.queued` say so, or while on a list.
+     */
+    struct transport_memory memory;
+    struct transport_write write;
     TAILQ_ENTRY(proto_op) reading, timed;
     struct proto_op *next_free;
 };
