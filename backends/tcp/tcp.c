@@ -193,17 +193,17 @@ static const char *tcp_explain(void *state, const tutti_op *op)
     struct tcp_group *self = state;
     struct shm *shm = self->first != NULL ? self->first->shm : NULL;
     if (op->kind != TUTTI_SEND) return coll_explain(&self->coll, op);
-    return shm != NULL ? shm_explain_message(shm, (size_t)op->in->numel * (size_t)tutti_dtype_bytes(op->dtype)) : NULL;
+    if (shm == NULL) return NULL;
+    int64_t bytes = op->in->numel * tutti_dtype_bytes(op->dtype);
+    const tutti_path_row *row = tutti_path_find(self->group.choices, self->group.n_choices, TUTTI_SEND, bytes);
+    return shm_explain_message(shm, (size_t)bytes, row);
 }
 
 static void tcp_choose(void *state, const tutti_path_row *rows, int32_t n)
 {
     struct tcp_group *self = state;
-    self->coll.choices = rows;
-    self->coll.n_choices = n;
-    if (self->shm == NULL) return; /* messages follow the rows of the tree's first group */
-    self->shm->choices = rows;
-    self->shm->n_choices = n;
+    self->coll.choices = self->group.choices = rows;
+    self->coll.n_choices = self->group.n_choices = n;
 }
 
 static const tutti_path paths[] = {COLL_PATHS, SHM_MESSAGE_PATHS, {TUTTI_SEND, 0, NULL}};

@@ -109,12 +109,13 @@ static int own_rank(tutti_group *group, int rank, int size, void *argument)
     tutti_group *part = NULL, *inner = NULL;
     int64_t x = 1;
     (void)argument;
-    tutti_group_opts opts = {.parent = group, .algorithm = "all_reduce=pipelined"};
+    tutti_group_opts opts = {.parent = group, .algorithm = "all_reduce=pipelined,send=read"};
     EXPECT(tutti_new_group((int[]){0, 1}, 2, &opts, &part) == TUTTI_OK);
     EXPECT(explained(group, TUTTI_ALL_REDUCE, 8, "algorithm eager: the backend's table"));
     if (rank < 2) {
-        EXPECT(
-            explained(part, TUTTI_ALL_REDUCE, 8, "algorithm pipelined: the group asks for \"all_reduce=pipelined\""));
+        EXPECT(explained(part, TUTTI_ALL_REDUCE, 8, "algorithm pipelined: the group asks for \"all_reduce=pipelined"));
+        EXPECT(explained(part, TUTTI_SEND, 40000, "algorithm read: the group asks for"));
+        EXPECT(explained(group, TUTTI_SEND, 40000, "algorithm eager: the backend's table"));
         EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.group = part)) == TUTTI_OK && x == 2);
         EXPECT(tutti_new_group((int[]){1, 0}, 2, &(tutti_group_opts){.parent = part}, &inner) == TUTTI_OK);
         EXPECT(explained(inner, TUTTI_ALL_REDUCE, 8, "algorithm pipelined: the group asks"));

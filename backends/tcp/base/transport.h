@@ -145,9 +145,9 @@ struct transport_ops {
     bool (*cut)(struct transport *transport, int32_t rank, struct transport_write *write);
 
     /* Chooses the path of a message of more than eager_certain bytes.  may_eager: there is credit for it.  blocked: the
-     * sender waits for this message alone. */
+     * sender waits for this message alone.  row: the core's row for it, or NULL. */
     enum transport_path (*choose)(struct transport *transport, int32_t rank, const tutti_request *request,
-                                  bool may_eager, bool blocked);
+                                  bool may_eager, bool blocked, const tutti_path_row *row);
 
     /* A transport without single-copy reads leaves the next three NULL.
      *

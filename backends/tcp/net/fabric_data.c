@@ -75,9 +75,9 @@ void fabric_deliver(struct fabric *fabric, const void *message, size_t bytes)
 
 /* Returns WRITE: every message that does not go eagerly is written to the receiver's memory. */
 static enum transport_path choose(struct transport *transport, int32_t rank, const tutti_request *request,
-                                  bool may_eager, bool blocked)
+                                  bool may_eager, bool blocked, const tutti_path_row *row)
 {
-    (void)transport, (void)rank, (void)request, (void)may_eager, (void)blocked;
+    (void)transport, (void)rank, (void)request, (void)may_eager, (void)blocked, (void)row;
     return TRANSPORT_WRITE;
 }
 

@@ -40,7 +40,9 @@ struct proto_group {
     uint64_t id;
     int32_t rank, world_size;
     const int32_t *global_ranks;
-    void *core;   /* tutti_group_info.core */
+    void *core;                    /* tutti_group_info.core */
+    const tutti_path_row *choices; /* the core's rows: see tutti_backend.choose */
+    int n_choices;
     bool closing; /* the protocol completes no further request of the group */
     LIST_ENTRY(proto_group) link;
 };

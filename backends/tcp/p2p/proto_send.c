@@ -26,13 +26,15 @@ static bool has_credit(const struct proto_peer *peer, size_t bytes)
     return peer->eager_sent - peer->eager_credited + bytes + PROTO_EAGER_COST <= PROTO_CREDIT;
 }
 
-static enum transport_path choose_path(struct proto *proto, const tutti_request *request, int32_t peer)
+static enum transport_path choose_path(struct proto_group *group, const tutti_request *request, int32_t peer)
 {
+    struct proto *proto = group->proto;
     struct proto_peer *state = &proto->peer[peer];
     bool credit = has_credit(state, request->bytes);
     if (credit && request->bytes <= state->transport->eager_certain) return TRANSPORT_EAGER;
     bool blocked = (request->flags & TUTTI_REQUEST_AWAITED) && proto->messages.n_receives == 0;
-    return state->transport->ops->choose(state->transport, peer, request, credit, blocked);
+    const tutti_path_row *row = tutti_path_find(group->choices, group->n_choices, TUTTI_SEND, (int64_t)request->bytes);
+    return state->transport->ops->choose(state->transport, peer, request, credit, blocked, row);
 }
 
 /* Sends a message eagerly.  rts: the id of its RTS, or 0.  Inline because nearly all messages take this path. */
@@ -101,7 +103,7 @@ int proto_send(struct proto_group *group, tutti_request *request)
     int32_t peer = group->global_ranks[request->peer];
     int status = proto_connect(proto, peer);
     if (status != TUTTI_OK) return status;
-    enum transport_path path = choose_path(proto, request, peer);
+    enum transport_path path = choose_path(group, request, peer);
     if (path == TRANSPORT_EAGER) return send_eager(group, request, peer, 0);
     tutti_match_key key = tutti_match_message_key(group->id, peer, request->tag);
     tutti_match_message *cts = tutti_match_find_message(&proto->grants, &key);

@@ -60,22 +60,20 @@ static bool is_possible(unsigned needs, int path)
 }
 
 enum transport_path shm_choose_path(struct shm *shm, int local_rank, const tutti_request *request, bool may_eager,
-                                    bool blocked)
+                                    bool blocked, const tutti_path_row *choice)
 {
     size_t bytes = request->bytes;
     unsigned needs = find_needs(shm, local_rank, request, may_eager, blocked);
-    const tutti_path_row *choice = tutti_path_find(shm->choices, shm->n_choices, TUTTI_SEND, (int64_t)bytes);
     if (choice != NULL && is_possible(needs, choice->path)) return (enum transport_path)choice->path;
     const struct row *row = find_row(needs, bytes);
     if (!row->timed || (needs & READABLE) == 0 || (needs & CORES) == 0) return row->path;
     return cost_choose(&shm->peer[local_rank].cost, bytes) == SHM_COST_READ ? TRANSPORT_READ : row->path;
 }
 
-const char *shm_explain_message(struct shm *shm, size_t bytes)
+const char *shm_explain_message(struct shm *shm, size_t bytes, const tutti_path_row *choice)
 {
     unsigned needs = CREDIT | SPACE | (shm->shares_cores ? 0 : CORES) | (shm->can_read_memory ? READABLE : 0);
     if (bytes > shm->transport.eager_max) needs &= ~(unsigned)(CREDIT | SPACE);
-    const tutti_path_row *choice = tutti_path_find(shm->choices, shm->n_choices, TUTTI_SEND, (int64_t)bytes);
     bool named = choice != NULL && bytes > shm->transport.eager_certain && is_possible(needs, choice->path);
     int path = named ? choice->path : (int)find_row(needs, bytes)->path;
     if (path == TRANSPORT_EAGER) return "eager: copied into the receiver's ring at once";

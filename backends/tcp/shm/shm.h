@@ -158,10 +158,8 @@ struct shm {
     size_t bytes;
     char *base;
     bool armed;
-    bool has_lost;                 /* at least one peer's link has ended */
-    unsigned rounds;               /* progress calls, for periodic checks */
-    const tutti_path_row *choices; /* the core's rows for messages: see tutti_backend.choose */
-    int n_choices;
+    bool has_lost;    /* at least one peer's link has ended */
+    unsigned rounds;  /* progress calls, for periodic checks */
     int coll_refused; /* errno of a failed reservation of a collective segment, until reported */
     uint8_t probe[HANDSHAKE_NONCE];
 };
@@ -246,9 +244,9 @@ enum {
 
 /* Implements transport_ops.choose. */
 enum transport_path shm_choose_path(struct shm *shm, int local_rank, const tutti_request *request, bool may_eager,
-                                    bool blocked);
+                                    bool blocked, const tutti_path_row *choice);
 /* Returns text about the path of a message whose sender is not blocked, for tutti_backend.explain. */
-const char *shm_explain_message(struct shm *shm, size_t bytes);
+const char *shm_explain_message(struct shm *shm, size_t bytes, const tutti_path_row *choice);
 
 /* ---- non_temporal.c ------------------------------------------------------------------------------------------ */
 

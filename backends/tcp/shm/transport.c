@@ -108,10 +108,10 @@ static size_t eager_limit(const struct shm *shm)
 }
 
 static enum transport_path choose(struct transport *transport, int32_t rank, const tutti_request *request,
-                                  bool may_eager, bool blocked)
+                                  bool may_eager, bool blocked, const tutti_path_row *row)
 {
     struct shm *shm = shm_of(transport);
-    return shm_choose_path(shm, shm->local_rank_of[rank], request, may_eager, blocked);
+    return shm_choose_path(shm, shm->local_rank_of[rank], request, may_eager, blocked, row);
 }
 
 /* Reads a part of a message into the request's memory, or reduces it there if the request asks for that. */
