@@ -89,16 +89,16 @@ static int start_scatter(const struct bench_case *c, const tutti_opts *opts)
 static int send_one(const struct bench_case *c, int peer)
 {
     tutti_work *work = NULL;
-    if (!c->async) return tutti_send(message(c, c->in), peer, NULL);
-    int status = tutti_isend(message(c, c->in), peer, NULL, &work);
+    if (!c->async) return tutti_send(message(c, c->in), peer, tutti_with(.group = c->group));
+    int status = tutti_isend(message(c, c->in), peer, tutti_with(.group = c->group), &work);
     return status < 0 ? status : tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT);
 }
 
 static int receive_one(const struct bench_case *c, int peer)
 {
     tutti_work *work = NULL;
-    if (!c->async) return tutti_recv(message(c, c->out), peer, NULL);
-    int status = tutti_irecv(message(c, c->out), peer, NULL, &work);
+    if (!c->async) return tutti_recv(message(c, c->out), peer, tutti_with(.group = c->group));
+    int status = tutti_irecv(message(c, c->out), peer, tutti_with(.group = c->group), &work);
     return status < 0 ? status : tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT);
 }
 

@@ -1,10 +1,8 @@
 #include "bench/tune.h"
-#include "bench/measure.h"
-#include "bench/memory.h"
+#include "bench/alternatives.h"
 
 #include <errno.h>
 #include <math.h>
-#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,87 +12,33 @@
 /* minimum gain of an algorithm over the one for the next smaller size */
 static const double margin = 0.95;
 
-enum { TUNE_LINE_MAX = 256, TUNE_ALGORITHMS = 16 };
-
-/* Returns the beginning of this world's rows: "tcp 4 1 ". */
-static void describe(char *text, size_t capacity)
-{
-    char backend[64];
-    const char *name = tutti_get_backend(NULL), *colon = strchr(name, ':');
-    snprintf(backend, sizeof backend, "%s", colon ? colon + 1 : name);
-    backend[strcspn(backend, "|,")] = '\0';
-    int hosts = 1, ranks = tutti_get_world_size(NULL);
-    for (int i = 0; i < ranks; i++) hosts = tutti_get_host(NULL, i) >= hosts ? tutti_get_host(NULL, i) + 1 : hosts;
-    snprintf(text, capacity, "%s %d %d ", backend, ranks, hosts);
-}
+enum { TUNE_LINE_MAX = 256 };
 
 /* ---- measuring ---------------------------------------------------------------------------------------------- */
-
-static bool ranks_fit(void)
-{
-    cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) >= tutti_get_world_size(NULL);
-}
-
-/* True if the case's group runs the case by this algorithm.  A backend's path may not be possible for the size. */
-static bool is_taken(const struct bench_case *c, const char *algorithm)
-{
-    char text[4096], line[128];
-    snprintf(line, sizeof line, "\nalgorithm %s:", algorithm);
-    TUTTI_CHECK(tutti_explain((tutti_kind)c->op->kind, c->bytes, tutti_with(.group = c->group), text, sizeof text));
-    return strstr(text, line) != NULL;
-}
-
-static double measure_once(const struct options *options, struct bench_case *c, bool *right)
-{
-    struct result result = {0};
-    c->in = memory_new(bench_numel(c), options->dtype->dtype, false);
-    c->out = memory_new(bench_numel(c), options->dtype->dtype, false);
-    data_fill(&c->data, c->rank, c->in);
-    TUTTI_CHECK(measure(c, options->milliseconds, &result));
-    memory_free(c->in, false);
-    memory_free(c->out, false);
-    *right &= result.wrong == 0;
-    return ranks_fit() ? result.us : result.mean;
-}
-
-/* Measures the case in a group that knows this algorithm alone.  Returns the time, alike on all ranks, or -1 if the
- * algorithm cannot do the case. */
-static double time_of(const struct options *options, struct bench_case *c, const char *algorithm, bool *right)
-{
-    char name[128];
-    int ranks[c->ranks];
-    for (int i = 0; i < c->ranks; i++) ranks[i] = i;
-    snprintf(name, sizeof name, "%s=%s", c->op->name, algorithm);
-    TUTTI_CHECK(tutti_new_group(ranks, c->ranks, &(tutti_group_opts){.algorithm = name}, &c->group));
-    double took = is_taken(c, algorithm) ? measure_once(options, c, right) : -1;
-    TUTTI_CHECK(tutti_destroy_process_group(c->group));
-    return took;
-}
 
 /* Returns the fastest algorithm.  Keeps `before`, that of the next smaller size, unless another is clearly faster. */
 static const char *fastest(const struct options *options, struct bench_case *c, const char *before, bool *right)
 {
-    const char *best = NULL, *name;
-    double took[TUNE_ALGORITHMS], least = 0;
-    int n = 0;
-    for (; n < TUNE_ALGORITHMS && (name = tutti_algorithm_name((tutti_kind)c->op->kind, n)) != NULL; n++) {
-        took[n] = time_of(options, c, name, right);
-        if (before == NULL || strcmp(name, before) != 0 || took[n] < 0) continue;
+    const char *best = NULL;
+    double took[ALTERNATIVES_MAX], least = 0;
+    struct alternatives list;
+    alternatives_open(c, &list);
+    for (int i = 0; i < list.n; i++) {
+        took[i] = alternatives_time(options, c, list.group[i], right);
+        if (before == NULL || strcmp(list.name[i], before) != 0) continue;
         best = before;
-        least = took[n] * margin;
+        least = took[i] * margin;
     }
     if (c->rank == 0) printf("  %-14s %11lld", c->op->name, (long long)c->bytes);
-    for (int i = 0; i < n; i++) {
-        if (took[i] < 0) continue;
-        name = tutti_algorithm_name((tutti_kind)c->op->kind, i);
-        if (c->rank == 0) printf("  %s %.1f", name, took[i]);
+    for (int i = 0; i < list.n; i++) {
+        if (c->rank == 0) printf("  %s %.1f", list.name[i], took[i]);
         if (best != NULL && took[i] >= least) continue;
-        best = name;
+        best = list.name[i];
         least = took[i];
     }
     if (c->rank == 0) printf("  -> %s\n", best);
     fflush(stdout);
+    alternatives_close(&list);
     return best;
 }
 
@@ -180,15 +124,15 @@ static bool has_choice(tutti_kind kind)
 bool tune(const struct options *options,
           struct bench_case (*make_case)(const struct options *options, const struct bench_op *op, int64_t bytes))
 {
-    char lead[128], *text = NULL;
+    char lead[DESCRIPTION_MAX], *text = NULL;
     size_t bytes = 0;
     bool right = true;
     FILE *rows = open_memstream(&text, &bytes);
     if (rows == NULL) options_refuse("no memory");
-    describe(lead, sizeof lead);
+    alternatives_world(lead);
     if (tutti_get_rank(NULL) == 0)
         printf("# tutti %s: tuning %s(backend, ranks, hosts); times in us, the slowest rank's, %s\n", tutti_version(),
-               lead, ranks_fit() ? "median" : "mean, as ranks share cores");
+               lead, alternatives_have_cores() ? "median" : "mean, as ranks share cores");
     for (int i = 0; bench_ops[i].name; i++) {
         const struct bench_op *op = &bench_ops[i];
         if (!options->op[i] || op->kind < 0 || !tutti_kind_is_collective((tutti_kind)op->kind)) continue;
