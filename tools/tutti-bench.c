@@ -6,6 +6,7 @@
  */
 #include "bench/memory.h"
 #include "bench/plot.h"
+#include "bench/regret.h"
 #include "bench/report.h"
 #include "bench/tune.h"
 
@@ -70,13 +71,15 @@ static bool run_backend(const struct options *options, int backend)
     int ranks = tutti_get_world_size(NULL);
     if (options->ranks && options->ranks != ranks)
         options_refuse("--ranks says %d, but this world has %d ranks", options->ranks, ranks);
-    bool right = options->explain ? explain(options)
-                 : options->tune  ? tune(options, make_case)
-                                  : run_cases(options, backend);
+    bool right = options->explain  ? explain(options)
+                 : options->tune   ? tune(options, make_case)
+                 : options->regret ? regret(options, make_case)
+                                   : run_cases(options, backend);
     bool speaks = tutti_get_rank(NULL) == 0;
     TUTTI_CHECK(tutti_destroy_process_group(NULL));
     bool last = backend == options->backends - 1;
-    if (speaks && last && options->plot && !options->explain && !options->tune) right &= plot_draw(options);
+    if (speaks && last && options->plot && !options->explain && !options->tune && !options->regret)
+        right &= plot_draw(options);
     return right;
 }
 

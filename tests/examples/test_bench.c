@@ -225,6 +225,50 @@ static void tunes(void **state)
     assert_int_equal(rmdir(folder), 0); /* nothing else is left there */
 }
 
+/* Returns the rest of the row of a case. */
+static const char *regret_row(const struct launch *launch, const char *op, int bytes)
+{
+    char start[64];
+    snprintf(start, sizeof start, "  %-19s %11d  ", op, bytes);
+    const char *row = strstr(launch->out.data, start);
+    if (launch->status != 0 || row == NULL)
+        fail_msg("no row of %s: %d: %s%s", op, launch->status, launch->out.data, launch->err.data);
+    return row + strlen(start);
+}
+
+/* Each case that has a choice gets a row and counts in the summary.  A choice that is named is measured as it is, and
+ * the best alternative is another one: a plan of four messages in turn is slower than one step. */
+static void regrets(void **state)
+{
+    char chosen[32], best[32];
+    double us, best_us, ratio, low, high;
+    (void)state;
+    unsetenv("TUTTI_SHM");
+    struct launch launch = RUN("-n", "3", "/usr/bin/env", "TUTTI_ALGO=all_reduce=ring", TUTTI_BENCH_PATH, "--regret",
+                               "--ops", "barrier,all_reduce,pingpong,local_reduce", "--sizes", "64,64K", "--ms", "2");
+    regret_row(&launch, "barrier", 0);
+    regret_row(&launch, "all_reduce", 65536);
+    regret_row(&launch, "pingpong", 65536);
+    assert_int_equal(text_count(launch.out.data, "\n[0]   "), 4); /* a short message has a single path */
+    has(&launch, ": regret on tcp 3 1 (backend, ranks, hosts); times in us");
+    has(&launch, "# 4 cases: geometric mean ");
+    const char *row = regret_row(&launch, "all_reduce", 64);
+    if (sscanf(row, "%31s %lf %31s %lf %lf %lf %lf", chosen, &us, best, &best_us, &ratio, &low, &high) != 7)
+        fail_msg("%.200s", row);
+    assert_string_equal(chosen, "ring");
+    assert_string_not_equal(best, "ring");
+    assert_true(us > 0 && best_us > 0 && low <= ratio && ratio <= high && high > 1);
+    launch_free(&launch);
+
+    launch = RUN("-n", "3", TUTTI_BENCH_PATH, "--regret", "--ops", "pingpong", "--sizes", "64", "--ms", "1");
+    has(&launch, "# there is nothing to choose\n");
+    launch_free(&launch);
+    launch = RUN("-n", "2", TUTTI_BENCH_PATH, "--regret", "--ops", "reduce", "--sizes", "4K", "--ms", "1", "--csv");
+    if (strncmp(launch.out.data, "tutti,reduce,2,4096,", 20) != 0) fail_msg("%s", launch.out.data);
+    assert_int_equal(text_count(launch.out.data, "\n"), 1);
+    launch_free(&launch);
+}
+
 static void plots(void **state)
 {
     char path[] = "/tmp/tutti-bench-XXXXXX";
@@ -273,6 +317,7 @@ int main(void)
                                        cmocka_unit_test(refuses),
                                        cmocka_unit_test(explains),
                                        cmocka_unit_test(tunes),
+                                       cmocka_unit_test(regrets),
                                        cmocka_unit_test(plots)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

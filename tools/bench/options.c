@@ -23,6 +23,7 @@ static const char help[] =
     "  --name N         text of the first column of --csv (tutti)\n"
     "  --ranks N        refuse to run with another number of ranks\n"
     "  --explain OP X   measure nothing; print how OP of X bytes would run here, and why\n"
+    "  --regret         compare the automatic choice with each algorithm and path that could serve a case\n"
     "  --tune FILE      measure each operation's algorithms, and write the thresholds to FILE for TUTTI_TUNING\n"
     "  --plot FILE.svg  draw the times with gnuplot (or FILE.png), one line per backend\n";
 
@@ -140,6 +141,7 @@ static bool set_flag(struct options *options, const char *name)
 {
     if (!strcmp(name, "--async")) return options->async = true;
     if (!strcmp(name, "--csv")) return options->csv = true;
+    if (!strcmp(name, "--regret")) return options->regret = true;
     return false;
 }
 

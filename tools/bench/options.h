@@ -18,7 +18,7 @@ struct options {
     const struct dtype *dtype;
     tutti_reduce_op reduce_op;
     const char *reduce_op_name;
-    bool async, csv, from_tutti;
+    bool async, csv, from_tutti, regret;
     const struct bench_op *explain; /* --explain: the operation to explain, or NULL */
     int64_t explain_bytes;
     const char *tune; /* --tune: the file, or NULL */

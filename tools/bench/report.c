@@ -3,9 +3,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
-/* Returns the stream for CSV.  Under tutti-run, which may prefix each line with a rank, that is TUTTI_STDOUT_FD, the
- * launcher's own stdout. */
-static FILE *csv_stream(void)
+FILE *report_csv(void)
 {
     static FILE *stream;
     if (stream) return stream;
@@ -31,7 +29,7 @@ void report_begin(const struct options *options, int ranks)
 
 static void print_csv(const struct options *options, const struct bench_case *c, const struct result *result)
 {
-    FILE *stream = csv_stream();
+    FILE *stream = report_csv();
     fprintf(stream, "%s,%s,%d,%lld,%.3f,%.3f,%.3f,%.3f,%d,%s\n", options->name, c->op->name, c->ranks,
             (long long)c->bytes, result->us, result->mean, result->min, result->p95, result->iterations,
             result->wrong ? "BAD" : "ok");
