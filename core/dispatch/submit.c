@@ -46,9 +46,9 @@ static int complete_at_once(struct tutti_work *borrowed, struct tutti_group *gro
 }
 
 /* True if the caller asks for more than the operation's status. */
-static bool wants_report(const tutti_opts *opts)
+static bool wants_report(const tutti_op *op, const tutti_opts *opts)
 {
-    return opts->async_op != NULL || opts->source != NULL || opts->received_tag != NULL || opts->received != NULL;
+    return op->async || opts->source != NULL || opts->received_tag != NULL || opts->received != NULL;
 }
 
 /* Dispatches a blocking operation or a message without a Work: most of them complete at once.  Returns
@@ -60,7 +60,7 @@ static int submit_at_once(struct tutti_group *group, tutti_op *op, uint64_t fing
     struct engine *engine = group->engine;
     struct tutti_work *work = work_spare(engine);
     if (work == NULL) return TUTTI_ERR_UNSUPPORTED;
-    fingerprint = issue_place(group, op, fingerprint, opts, opts->async_op != NULL);
+    fingerprint = issue_place(group, op, fingerprint, opts, op->async);
     int status = dispatch_at_once(work, group, op, fingerprint);
     if (status == TUTTI_REQUEST_PENDING) {
         int ended = work->status;
@@ -80,7 +80,7 @@ static int submit_at_once(struct tutti_group *group, tutti_op *op, uint64_t fing
     }
     if (status == TUTTI_REQUEST_DONE) {
         issue_advance(group, op, fingerprint);
-        if (wants_report(opts)) return complete_at_once(work, group, op, opts, out);
+        if (wants_report(op, opts)) return complete_at_once(work, group, op, opts, out);
     } else if (status < 0 && status != TUTTI_ERR_UNSUPPORTED && op->sequence == 0) {
         become_work(work, group, op, opts);
         failure_explain(work, &work->request, status);
@@ -91,9 +91,10 @@ static int submit_at_once(struct tutti_group *group, tutti_op *op, uint64_t fing
 }
 
 /* Fills the fields of op that come from the options. */
-static inline void fill_op(tutti_op *op, const tutti_opts *opts)
+static inline void fill_op(tutti_op *op, const tutti_opts *opts, bool async)
 {
     op->size = sizeof *op;
+    op->async = async;
     op->tag = opts->tag;
     op->factor = opts->factor;
     op->stream = opts->stream;
@@ -101,37 +102,35 @@ static inline void fill_op(tutti_op *op, const tutti_opts *opts)
 }
 
 /* Checks op and keeps it until the end of the coalesced range. */
-static int keep_op(struct tutti_group *group, tutti_op *op, const tutti_opts *opts)
+static int keep_op(struct tutti_group *group, tutti_op *op, const tutti_opts *opts, tutti_work **out)
 {
     int status = check_op(group, op, opts);
     if (status != TUTTI_OK) return status;
-    if (opts->async_op != NULL) *opts->async_op = NULL;
+    if (out != NULL) *out = NULL;
     return coalesce_add(group, op, opts);
 }
 
-static void hand_out(struct tutti_work *work, const tutti_opts *opts)
+static void hand_out(struct tutti_work *work, tutti_work **out)
 {
     engine_add_handle(work->engine); /* a handle may outlive its group */
-    *opts->async_op = work;
+    *out = work;
 }
 
-int submit(tutti_op *op, const tutti_opts *opts, size_t opts_bytes)
+/* Submits op with the library's own options.  out: where an async call gets its Work, or NULL. */
+static int submit_to(tutti_op *op, const tutti_opts *opts, tutti_work **out)
 {
     static const tutti_opts defaults;
-    tutti_opts copy;
-    int status = SIZED_READ(tutti_opts, opts, opts_bytes, &copy);
-    if (status != TUTTI_OK) return status;
     if (opts == NULL) opts = &defaults;
     struct tutti_group *group = group_for_call(opts->group);
     if (group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
-    bool async = opts->async_op != NULL;
-    fill_op(op, opts);
-    if (coalesce_is_open(group)) return keep_op(group, op, opts);
+    bool async = out != NULL;
+    fill_op(op, opts, async);
+    if (coalesce_is_open(group)) return keep_op(group, op, opts, out);
     struct engine *engine = group->engine;
     struct tutti_work *work = NULL;
     uint64_t fingerprint;
     engine_lock(engine);
-    status = call_memo_check(group, op, opts, &fingerprint);
+    int status = call_memo_check(group, op, opts, &fingerprint);
     if (status == TUTTI_OK) status = issue_check_usable(group, op);
     if (status != TUTTI_OK) { /* a refused call does not poll */
         engine_unlock(engine);
@@ -141,7 +140,7 @@ int submit(tutti_op *op, const tutti_opts *opts, size_t opts_bytes)
     int once = TUTTI_ERR_UNSUPPORTED;
     if (!async || op_is_message(op)) once = submit_at_once(group, op, fingerprint, opts, &work);
     if (once == TUTTI_REQUEST_DONE || (once < 0 && once != TUTTI_ERR_UNSUPPORTED)) {
-        if (work != NULL) hand_out(work, opts);
+        if (work != NULL) hand_out(work, out);
         engine_unlock(engine);
         return once == TUTTI_REQUEST_DONE ? TUTTI_OK : once;
     }
@@ -150,7 +149,7 @@ int submit(tutti_op *op, const tutti_opts *opts, size_t opts_bytes)
     if (work == NULL) status = launch_operation(group, op, fingerprint, opts, async, &work);
     if (status == TUTTI_OK && async) {
         if (!work_ended(work)) engine_thread_notify(engine);
-        hand_out(work, opts);
+        hand_out(work, out);
     } else if (status == TUTTI_OK) {
         if (!work_ended(work)) engine_wait(engine, work, CLOCK_NEVER); /* it ends by its own deadline */
         status = work_result(work);
@@ -161,12 +160,16 @@ int submit(tutti_op *op, const tutti_opts *opts, size_t opts_bytes)
     return status;
 }
 
+int submit(tutti_op *op, const tutti_opts *opts, size_t opts_bytes)
+{
+    tutti_opts copy;
+    int status = SIZED_READ(tutti_opts, opts, opts_bytes, &copy);
+    return status == TUTTI_OK ? submit_to(op, opts, opts != NULL ? opts->async_op : NULL) : status;
+}
+
 int submit_async(tutti_op *op, const tutti_opts *opts, size_t opts_bytes, tutti_work **work)
 {
-    tutti_opts copy, own = {0};
+    tutti_opts copy;
     int status = SIZED_READ(tutti_opts, opts, opts_bytes, &copy);
-    if (status != TUTTI_OK) return status;
-    if (opts != NULL) own = *opts;
-    own.async_op = work;
-    return submit(op, &own, sizeof own);
+    return status == TUTTI_OK ? submit_to(op, opts, work) : status;
 }

@@ -182,10 +182,11 @@ static inline uint64_t tutti_match_hash_tag(const tutti_match_key *key)
     return tutti_match_mix(key->tag + key->group * UINT64_C(0x9e3779b97f4a7c15));
 }
 
-/* Returns the hash of a whole key.  hash_tag is tutti_match_hash_tag of the same key. */
+/* Returns the hash of a whole key.  hash_tag is tutti_match_hash_tag of the same key.  An odd factor spreads sources
+ * over all buckets. */
 static inline uint64_t tutti_match_hash_key(const tutti_match_key *key, uint64_t hash_tag)
 {
-    return tutti_match_mix(hash_tag + ((uint64_t)key->flags << 32 | (uint32_t)key->source));
+    return hash_tag + ((uint32_t)key->source + key->flags) * UINT64_C(0x9e3779b97f4a7c15);
 }
 
 static inline bool tutti_match_is_equal(const tutti_match_key *a, const tutti_match_key *b)
