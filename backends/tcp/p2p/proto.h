@@ -62,7 +62,6 @@ struct proto_op {
     tutti_request *request;
     struct proto_group *group;
     uint64_t id;
-    int64_t start_ns;
     int32_t peer; /* global rank, or TUTTI_ANY_SOURCE */
     uint32_t generation;
     uint8_t state;
@@ -70,15 +69,16 @@ struct proto_op {
     bool cut;         /* its write ends early */
     bool is_timed;    /* on `delayed` or, once cancelled, on `revoked` */
     bool is_readable; /* a send whose memory the peer may be reading */
-    uint64_t peer_id; /* RECV_READING, RECV_EXPOSED: the peer's id of the message */
-    uint64_t address; /* RECV_READING: the message's address in the peer */
-    uint64_t read_ns; /* time spent reading so far */
-    size_t bytes_read;
 
-    /* Not cleared in a new operation: in use only if `memory.transport` and `write.queued` say so, or while on a list.
-     */
+    /* Not set in a new operation, but for `memory.transport` and `write.queued`, which say whether the rest is in use.
+     * Most operations end without any of these. */
     struct transport_memory memory;
     struct transport_write write;
+    int64_t start_ns; /* is_timed */
+    uint64_t peer_id; /* RECV_READING, RECV_EXPOSED: the peer's id of the message */
+    uint64_t address; /* RECV_READING: the message's address in the peer */
+    uint64_t read_ns; /* RECV_READING: time spent reading so far */
+    size_t bytes_read;
     TAILQ_ENTRY(proto_op) reading, timed;
     struct proto_op *next_free;
 };

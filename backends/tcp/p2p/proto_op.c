@@ -1,6 +1,5 @@
 /* Operations: allocated in blocks, identified on the wire by slot and generation. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "tcp/p2p/proto.h"
 
@@ -38,15 +37,16 @@ struct proto_op *proto_op_new(struct proto_group *group, tutti_request *request,
     proto->free_ops = op->next_free;
     uint32_t generation = op->generation + 1;
     uint64_t id = (uint64_t)generation << 32 | (op->id & UINT32_MAX);
-    memset(op, 0, offsetof(struct proto_op, memory));
-    op->memory.transport = NULL;
-    op->write.queued = false;
+    op->match.link.next = NULL;
     op->request = request;
     op->group = group;
     op->id = id;
     op->generation = generation;
     op->peer = peer;
     op->state = (uint8_t)state;
+    op->cancelled = op->cut = op->is_timed = op->is_readable = false;
+    op->memory.transport = NULL;
+    op->write.queued = false;
     op->match.key = tutti_match_receive_key(request, group->id, peer);
     request->priv[0] = op;
     return op;

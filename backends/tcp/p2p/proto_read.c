@@ -35,6 +35,8 @@ void proto_start_read(struct proto *proto, struct proto_op *op, const struct tra
     op->state = PROTO_RECV_READING;
     op->peer_id = rts->id;
     op->address = rts->ref;
+    op->read_ns = 0;
+    op->bytes_read = 0;
     TAILQ_INSERT_TAIL(&proto->reading, op, reading);
 }
 
