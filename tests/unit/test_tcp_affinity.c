@@ -1,4 +1,4 @@
-/* Ranks that share cores return to their own core. */
+/* Ranks that share cores return to their own core, and ranks that could each have one do not stay on one core. */
 #include "unit/given_cores.h"
 #include "unit/shm_ends.h"
 
@@ -94,21 +94,65 @@ static void test_stays(void **state)
     assert_true(returns(2, first, lose_a_sleeper)); /* a dead rank does not sleep */
 }
 
+/* True if rank 1, whose own core is the second one, leaves the first one when `change` has been applied. */
+static bool leaves(void (*change)(struct end *end))
+{
+    struct end end[ENDS];
+    bool moved = false;
+    ends_open(end, ENDS);
+    struct shm *shm = &end[1].shm;
+    shm->n = 2; /* as many ranks as cores */
+    for (int tries = 0; !moved && tries < 20; tries++) {
+        shm->preferred_core = -1;
+        shm->migrate_ns = 0;
+        atomic_store(&shm_rank_at(shm, 0)->core, (uint32_t)first + 1);
+        if (change != NULL) change(&end[1]);
+        int64_t before = shm->migrate_ns;
+        go_to(first);
+        shm_affinity_spread(shm);
+        moved = shm->migrate_ns != before;
+    }
+    shm->n = ENDS;
+    ends_close(end, ENDS);
+    return moved;
+}
+
+static void move_away(struct end *end)
+{
+    atomic_store(&shm_rank_at(&end->shm, 0)->core, (uint32_t)second + 1);
+}
+
+static void know_nothing(struct end *end)
+{
+    atomic_store(&shm_rank_at(&end->shm, 0)->core, 0);
+}
+
+static void test_spreads(void **state)
+{
+    (void)state;
+    given_cores_need_two();
+    assert_true(leaves(NULL));
+    assert_false(leaves(move_away));
+    assert_false(leaves(know_nothing));
+    assert_false(leaves(sleep_one)); /* it takes no time from this one */
+    assert_false(leaves(hold_back));
+}
+
 static void test_waits_ever_longer(void **state)
 {
     struct shm shm = {.config.host = &ends_host};
     int64_t gap = GAP_NS;
     (void)state;
     for (int64_t now = INT64_C(10) * GAP_MAX_NS; gap < GAP_MAX_NS; gap *= 2) {
-        back_off(&shm, now);
+        back_off(&shm, now, GAP_MAX_NS);
         assert_int_equal(shm.migrate_gap_ns, gap);
         assert_int_equal(shm.migrate_ns, now + gap);
         now = shm.migrate_ns;
     }
-    back_off(&shm, shm.migrate_ns);
-    back_off(&shm, shm.migrate_ns);
+    back_off(&shm, shm.migrate_ns, GAP_MAX_NS);
+    back_off(&shm, shm.migrate_ns, GAP_MAX_NS);
     assert_int_equal(shm.migrate_gap_ns, GAP_MAX_NS);
-    back_off(&shm, shm.migrate_ns + GAP_MAX_NS + 1); /* the rank had stayed for longer than the gap */
+    back_off(&shm, shm.migrate_ns + GAP_MAX_NS + 1, GAP_MAX_NS); /* the rank had stayed for longer than the gap */
     assert_int_equal(shm.migrate_gap_ns, GAP_NS);
 }
 
@@ -117,6 +161,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_returns_to_its_core),
         cmocka_unit_test(test_stays),
+        cmocka_unit_test(test_spreads),
         cmocka_unit_test(test_waits_ever_longer),
     };
     return cmocka_run_group_tests(tests, two_cores, NULL);

@@ -37,6 +37,7 @@ static bool write_ended[WRITES], received[WRITES];
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 STUB(void, shm_ring_doorbell, struct shm *shm, int local_rank)
 STUB(void, shm_affinity_restore, struct shm *shm)
+STUB(void, shm_affinity_spread, struct shm *shm)
 STUB(void, shm_wake_writer, struct shm *shm, int local_rank)
 STUB(void, shm_copy_non_temporal, void *copy, const void *data, size_t bytes)
 

@@ -60,6 +60,7 @@ struct shm_rank {
     _Alignas(SHM_LINE) _Atomic uint64_t asleep;
     _Alignas(SHM_LINE) int32_t pid; /* in the rank's own pid namespace */
     cpu_set_t cores;                /* the rank's affinity mask */
+    _Atomic uint32_t core;          /* where it ran when it last waited in vain; the number of a core plus 1 */
     uint64_t probe_at;              /* address in the rank of a 16-byte probe with the content below */
     uint8_t probe[HANDSHAKE_NONCE];
     _Atomic uint64_t arena_at; /* address of the arena in the rank, or 0 while unused */
@@ -297,6 +298,8 @@ bool shm_have_cores(const struct shm *shm, const bool *present);
 
 /* Moves this rank's thread back to its preferred core if it has been migrated. */
 void shm_affinity_restore(struct shm *shm);
+/* Moves this rank to its preferred core if another rank shares its core, although each could have one. */
+void shm_affinity_spread(struct shm *shm);
 
 /* ---- fifo.c ------------------------------------------------------------------------------------------ */
 
@@ -405,6 +408,7 @@ static inline void shm_polled(struct shm *shm, bool found)
 {
     enum { POLLS_MIN = 2, RETRY_EVERY = 32 };
     if (shm->shares_cores) return;
+    if (!found) shm_affinity_spread(shm);
     if (found || ++shm->misses % RETRY_EVERY == 0)
         shm->polls = shm->polls_max;
     else if (shm->polls > POLLS_MIN)
