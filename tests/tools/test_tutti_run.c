@@ -29,6 +29,7 @@ static void refuses_a_bad_command_line(void **state)
     launch_assert_refused(ARGS("--no-prefix=1", "true"), 2, "takes no value");
     launch_assert_refused(ARGS("--master-port=70000", "true"), 2, "from 0 to 65535");
     launch_assert_refused(ARGS("--grace=-1", "true"), 2, "seconds");
+    launch_assert_refused(ARGS("--bind", "numa", "true"), 2, "--bind takes none, core or socket, not \"numa\"");
     launch_assert_refused(ARGS("--node-rank=1", "true"), 2, "--node-rank is 1");
     launch_assert_refused(ARGS("--nnodes=2", "true"), 2, "--node-rank");
     launch_assert_refused(ARGS("--nnodes=2", "--node-rank=0", "true"), 2, "--master-addr");
@@ -66,6 +67,55 @@ static void auto_is_one_rank_a_core(void **state)
     sched_getaffinity(0, sizeof mask, &mask);
     struct launch launch = RUN("-n", "auto", "echo", "here");
     assert_int_equal(text_count(launch.out.data, "here\n"), CPU_COUNT(&mask));
+    launch_free(&launch);
+}
+
+/* Returns the n-th core of the mask, or -1. */
+static int core_of(const cpu_set_t *mask, int n)
+{
+    for (int core = 0; core < CPU_SETSIZE; core++)
+        if (CPU_ISSET(core, mask) && n-- == 0) return core;
+    return -1;
+}
+
+static void bind_itself_to(int core)
+{
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+}
+
+static void binds_ranks_to_cores(void **state)
+{
+    cpu_set_t mask;
+    char expected[64];
+    (void)state;
+    launch_assert_refused(ARGS("--bind", "core", "-n", "4096", "true"), 2, "4096 ranks on this node, but");
+    sched_getaffinity(0, sizeof mask, &mask);
+    int last = core_of(&mask, CPU_COUNT(&mask) - 1);
+    bind_itself_to(last);
+    launch_assert_refused(ARGS("--bind", "core", "-n", "2", "true"), 2, "tutti-run may use 1 core;");
+    struct launch inside = RUN("--bind", "core", "grep", "Cpus_allowed_list", "/proc/self/status");
+    struct launch both = RUN("--bind", "socket", "-n", "2", "grep", "Cpus_allowed_list", "/proc/self/status");
+    assert_int_equal(sched_setaffinity(0, sizeof mask, &mask), 0);
+    snprintf(expected, sizeof expected, "Cpus_allowed_list:\t%d\n", last);
+    assert_int_equal(text_count(inside.out.data, expected), 1);
+    assert_int_equal(text_count(both.out.data, expected), 2);
+    launch_free(&inside);
+    launch_free(&both);
+}
+
+static void bound_ranks_have_different_cores(void **state)
+{
+    static const char list[] = "x=$(grep Cpus_allowed_list /proc/self/status); echo \"$x\"";
+    (void)state;
+    struct launch launch = RUN("--no-prefix", "--bind=core", "-n", "2", "sh", "-c", list);
+    if (launch.status == 2) skip(); /* only one core may be used */
+    assert_int_equal(launch.status, 0);
+    size_t line = strcspn(launch.out.data, "\n") + 1;
+    assert_int_equal(text_count(launch.out.data, "Cpus_allowed_list:"), 2);
+    assert_int_not_equal(strncmp(launch.out.data, launch.out.data + line, line), 0);
     launch_free(&launch);
 }
 
@@ -327,6 +377,8 @@ int main(void)
         cmocka_unit_test(takes_torchruns_spellings),
         cmocka_unit_test(leaves_the_programs_arguments_alone),
         cmocka_unit_test(auto_is_one_rank_a_core),
+        cmocka_unit_test(binds_ranks_to_cores),
+        cmocka_unit_test(bound_ranks_have_different_cores),
         cmocka_unit_test(tells_its_options_and_version),
         cmocka_unit_test(says_what_cannot_be_run),
         cmocka_unit_test(sets_the_variables),

@@ -158,6 +158,15 @@ static int init(struct job *job)
     return job_watch_signals(job);
 }
 
+/* Finds the processors of each rank for --bind.  Returns 0, or an exit status after a message. */
+static int bind_ranks(struct job *job)
+{
+    enum bind bind = job->options->bind;
+    if (bind == BIND_UNSET || bind == BIND_NONE) return 0;
+    job->processors = memory_resize(NULL, (size_t)job->n * sizeof *job->processors);
+    return bind_find(bind, job->n, job->processors) ? 0 : 2;
+}
+
 /* Starts all ranks.  If one cannot be started, kills those that were. */
 static int start_all(struct job *job)
 {
@@ -195,6 +204,7 @@ static void tear_down(struct job *job)
     sink_free(&job->err);
     free(job->ranks);
     free(job->feeds);
+    free(job->processors);
 }
 
 int job_run(struct job *job)
@@ -202,6 +212,7 @@ int job_run(struct job *job)
     int status = init(job);
     if (status) return status;
     if (job->output == JOB_FILED) status = job_open_logs(job);
+    if (!status) status = bind_ranks(job);
     if (!status) status = start_all(job);
     if (!status && job->options->timeout_ms)
         uv_timer_start(&job->timeout, on_timeout, (uint64_t)job->options->timeout_ms, 0);

@@ -40,7 +40,8 @@ struct job {
 
     int n;
     struct rank *ranks;
-    struct feed *feeds; /* rank i's stdout at 2i, its stderr at 2i + 1 */
+    cpu_set_t *processors; /* of each rank, or NULL if they are not bound */
+    struct feed *feeds;    /* rank i's stdout at 2i, its stderr at 2i + 1 */
     int running, open_feeds;
 
     struct rank *first; /* the first rank that failed before the launcher began to end the job */

@@ -97,6 +97,7 @@ static int start_with(struct job *job, int i, int in, const struct stream *out, 
         .out_fd = job->out_fd,
         /* a rank that reads a terminal stays in the launcher's group: other groups would be stopped */
         .own_group = in != STDIN_FILENO || !isatty(STDIN_FILENO),
+        .processors = job->processors != NULL ? &job->processors[i] : NULL,
         .mask = &job->signals->old_mask,
         .old_pipe = &job->signals->old_pipe,
         .old_size = &job->signals->old_size,

@@ -112,6 +112,10 @@ const char *mpi_start_instead(struct options *options)
     if (!mpi) return NULL;
     add(&words, launcher);
     if (mpi == &mpis[0]) add_openmpi_options(&words, options);
+    if (options->bind != BIND_UNSET) {
+        add(&words, mpi == &mpis[0] ? "--bind-to" : "-bind-to");
+        add(&words, bind_name(options->bind));
+    }
     add(&words, "-n");
     add(&words, memory_print("%d", options->nproc));
     add_rank(&words, options);
@@ -121,6 +125,7 @@ const char *mpi_start_instead(struct options *options)
     if (options->nproc > 1) setenv("OMP_NUM_THREADS", "1", 0);
     options->program = words.list;
     options->nproc = 1;
+    options->bind = BIND_UNSET;
     options->no_prefix = true;
     options->log_dir = NULL;
     return launcher;

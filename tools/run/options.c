@@ -26,6 +26,8 @@ static const char usage[] =
     "      --timeout S          end the job after this many seconds (exit status 124); 0: never (default)\n"
     "      --mpi[=NAME]         start the ranks through the launcher of an MPI (openmpi or mpich; default: the first\n"
     "                           that is installed), which backend mpi needs; one tutti-run for all nodes\n"
+    "      --bind WHAT          bind each rank to a core or a socket, or to none (default): the library moves ranks\n"
+    "                           that share a core; with --mpi, an option for its launcher\n"
     "      --standalone         one node, any free port: the default, accepted for torchrun's sake\n"
     "  -h, --help               this text\n"
     "      --version            the version\n"
@@ -153,6 +155,12 @@ static bool set_mpi(struct options *options, const char *name, const char *value
     return true;
 }
 
+static bool set_bind(struct options *options, const char *name, const char *value)
+{
+    options->bind = bind_of(value);
+    return options->bind != BIND_UNSET || refuse("--%s takes none, core or socket, not \"%s\"", name, value);
+}
+
 /* Sets the mode of a rank that MPI's launcher starts: --mpi passes --mpi-rank to it. */
 static bool set_mpi_rank(struct options *options, const char *name, const char *value)
 {
@@ -180,6 +188,7 @@ static const struct option table[] = {
     {"timeout", 0, WITH, set_timeout},
     {"mpi", 0, EITHER, set_mpi},
     {"mpi-rank", 0, WITHOUT, set_mpi_rank},
+    {"bind", 0, WITH, set_bind},
     {"standalone", 0, WITHOUT, set_standalone},
 };
 
@@ -218,7 +227,7 @@ static const char *why_not(const char *argument)
         {"shutdown-timeout", "use --grace SECONDS for this time"},
         {"virtual-local-rank", "LOCAL_RANK always differs by rank"},
         {"event-log-handler", "tutti-run reports events on stderr only"},
-        {"numa-binding", "start the ranks under numactl"},
+        {"numa-binding", "use --bind socket, or start the ranks under numactl"},
     };
     if (argument[1] != '-') {
         if (argument[1] == 'm') return "give `python -m MODULE` as the program";

@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "bind.h"
+
 /* With --mpi tutti-run starts mpirun, and mpirun starts a tutti-run with --mpi-rank per rank. */
 enum options_mpi { OPTIONS_NO_MPI, OPTIONS_START_MPI, OPTIONS_MPI_RANK };
 
@@ -17,6 +19,7 @@ struct options {
     const char *log_dir;
     const char *token_file;
     bool no_prefix;
+    enum bind bind;
     enum options_mpi mpi;
     const char *mpi_name; /* "openmpi" or "mpich"; NULL: the first that is installed */
     int64_t grace_ms;     /* time between SIGTERM and SIGKILL */

@@ -29,6 +29,7 @@ static void run_program(const struct rank_start *start, pid_t launcher)
     sigaction(SIGXFSZ, start->old_size, NULL);
     sigaction(SIGCHLD, start->old_child, NULL);
     setrlimit(RLIMIT_NOFILE, start->old_files); /* programs that use select() rely on the usual 1024 */
+    if (start->processors != NULL && sched_setaffinity(0, sizeof *start->processors, start->processors) != 0) return;
     sigprocmask(SIG_SETMASK, start->mask, NULL);
     execvpe(start->program[0], start->program, start->environment);
 }

@@ -2,6 +2,7 @@
 #ifndef RUN_RANK_H
 #define RUN_RANK_H
 
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,6 +26,7 @@ struct rank_start {
     int in, out, err;
     int token_fd, out_fd; /* inherited with the same numbers */
     bool own_group;
+    const cpu_set_t *processors;       /* that it may use; NULL: the launcher's */
     const sigset_t *mask;              /* the signal mask to restore, and the dispositions below */
     const struct sigaction *old_pipe;  /* SIGPIPE's disposition */
     const struct sigaction *old_size;  /* SIGXFSZ's disposition */
