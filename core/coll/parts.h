@@ -104,6 +104,9 @@ static inline struct plan_ref coll_slot(struct coll_slots slots, int64_t piece)
     return plan_shift(slots.first, piece % slots.slots * slots.numel);
 }
 
+/* Returns a reduce_scatter's input with consecutive blocks of `total` elements, copied to scratch if necessary. */
+struct plan_ref coll_flat_input(struct plan *plan, const struct coll_args *args, int64_t total);
+
 /* ---- parts of algorithms, each for one piece of the data ----------------------------------------------------- */
 
 /* Broadcasts `data` of root down a binomial tree; every other rank receives into its own. */
@@ -168,19 +171,23 @@ static inline void coll_part(struct plan *plan, const struct coll_args *part, co
 /* clang-format off */
 #define COLL_ALGORITHMS(X)                                           \
     X(ALL_REDUCE,     all_reduce,     recursive_doubling,    true)   \
+    X(ALL_REDUCE,     all_reduce,     recursive_multiplying, true)   \
     X(ALL_REDUCE,     all_reduce,     ring,                  true)   \
     X(ALL_REDUCE,     all_reduce,     rabenseifner,          true)   \
+    X(ALL_REDUCE,     all_reduce,     circulant,             true)   \
     X(ALL_REDUCE,     all_reduce,     reduce_broadcast,      true)   \
     X(ALL_REDUCE,     all_reduce,     hierarchical,          true)   \
     X(ALL_REDUCE,     all_reduce,     leaders,               true)   \
     X(BROADCAST,      broadcast,      binomial,              true)   \
     X(BROADCAST,      broadcast,      scatter_allgather,     true)   \
     X(BROADCAST,      broadcast,      chain,                 true)   \
+    X(BROADCAST,      broadcast,      double_tree,           true)   \
     X(BROADCAST,      broadcast,      linear,                true)   \
     X(BROADCAST,      broadcast,      hierarchical,          true)   \
     X(BROADCAST,      broadcast,      leaders,               true)   \
     X(REDUCE,         reduce,         binomial,              true)   \
     X(REDUCE,         reduce,         chain,                 true)   \
+    X(REDUCE,         reduce,         double_tree,           true)   \
     X(REDUCE,         reduce,         reduce_scatter_gather, true)   \
     X(REDUCE,         reduce,         fixed_tree,            true)   \
     X(REDUCE,         reduce,         hierarchical,          true)   \
@@ -197,12 +204,14 @@ static inline void coll_part(struct plan *plan, const struct coll_args *part, co
     X(REDUCE_SCATTER, reduce_scatter, ring,                  true)   \
     X(REDUCE_SCATTER, reduce_scatter, pairwise,              true)   \
     X(REDUCE_SCATTER, reduce_scatter, recursive_halving,     true)   \
+    X(REDUCE_SCATTER, reduce_scatter, circulant,             true)   \
     X(REDUCE_SCATTER, reduce_scatter, fixed_tree,            true)   \
     X(REDUCE_SCATTER, reduce_scatter, hierarchical,          true)   \
     X(REDUCE_SCATTER, reduce_scatter, leaders,               true)   \
     X(ALL_TO_ALL,     all_to_all,     pairwise,              true)   \
     X(ALL_TO_ALL,     all_to_all,     bruck,                 false)  \
     X(BARRIER,        barrier,        dissemination,         true)   \
+    X(BARRIER,        barrier,        dissemination_4,       true)   \
     X(BARRIER,        barrier,        tree,                  true)   \
     X(BARRIER,        barrier,        linear,                true)   \
     X(BARRIER,        barrier,        leaders,               true)   \

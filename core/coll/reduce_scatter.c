@@ -64,8 +64,7 @@ static int64_t corner_offset(const struct coll_args *args, const struct coll_cub
     return block_offset(args, tree_corner_rank(cube->fold, corner));
 }
 
-/* Returns the input with consecutive blocks, copied to scratch if necessary. */
-static struct plan_ref flatten_input(struct plan *plan, const struct coll_args *args, int64_t total)
+struct plan_ref coll_flat_input(struct plan *plan, const struct coll_args *args, int64_t total)
 {
     if (!args->in.list) return coll_in(args, 0);
     struct plan_ref input = plan_scratch(plan, total), to = input;
@@ -105,7 +104,7 @@ void reduce_scatter_recursive_halving(struct plan *plan, const struct coll_args 
 {
     struct coll_cube cube = coll_cube(args, 0);
     int64_t total = block_offset(args, args->size);
-    struct plan_ref in = flatten_input(plan, args, total);
+    struct plan_ref in = coll_flat_input(plan, args, total);
     if (cube.corner < 0) {
         coll_send(plan, args, coll_cube_partner(&cube), in, total);
         coll_recv(plan, args, coll_cube_partner(&cube), plan_at(PLAN_OUT(0), 0), args->in.count[args->rank]);

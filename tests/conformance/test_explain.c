@@ -98,7 +98,7 @@ static void names(void **state)
 {
     (void)state;
     assert_string_equal(tutti_algorithm_name(TUTTI_BARRIER, 0), "dissemination");
-    assert_string_equal(tutti_algorithm_name(TUTTI_BARRIER, 1), "tree");
+    assert_string_equal(tutti_algorithm_name(TUTTI_BARRIER, 1), "dissemination_4");
     assert_null(tutti_algorithm_name(TUTTI_BARRIER, 99));
     assert_null(tutti_algorithm_name(TUTTI_BARRIER, -1));
     assert_null(tutti_algorithm_name(TUTTI_SEND, 0));
