@@ -44,11 +44,20 @@ static int find_kind(const struct coll_path *paths, const char *name, size_t len
     return coll_kind(name, length);
 }
 
+/* True if a list such as "ring, fixed_tree" has the name as a whole. */
+static bool is_listed(const char *text, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *at = text; (at = strstr(at, name)) != NULL; at += length)
+        if ((at == text || at[-1] == ' ') && (at[length] == ',' || at[length] == '\0')) return true;
+    return false;
+}
+
 /* Appends ", name" unless it is listed already. */
 static void append_name(const char *name, char *text, size_t capacity)
 {
     size_t used = strlen(text);
-    if (strstr(text, name) != NULL || used + strlen(name) + 3 > capacity) return;
+    if (is_listed(text, name) || used + strlen(name) + 3 > capacity) return;
     snprintf(text + used, capacity - used, "%s%s", used > 0 ? ", " : "", name);
 }
 

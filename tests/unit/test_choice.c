@@ -319,10 +319,11 @@ static void test_override_errors(void **state)
 {
     (void)state;
     struct coll_args args = some_args(TUTTI_ALL_REDUCE, 8, 10);
-    assert_refused(&args, "rings", "TUTTI_ALGO: no algorithm \"rings\"; use one of: recursive_doubling, ring,");
+    assert_refused(&args, "rings", "TUTTI_ALGO: no algorithm \"rings\"; use one of: recursive_doubling, ");
+    assert_refused(&args, "rings", ", tree"); /* although fixed_tree is listed before it */
     assert_refused(&args, "all_reduce=bruck",
-                   "TUTTI_ALGO: all_reduce has no algorithm \"bruck\"; use one of: recursive_doubling, ring, "
-                   "rabenseifner, reduce_broadcast, hierarchical, leaders");
+                   "TUTTI_ALGO: all_reduce has no algorithm \"bruck\"; use one of: recursive_doubling, "
+                   "recursive_multiplying, ring, rabenseifner, circulant, reduce_broadcast, hierarchical, leaders");
     assert_refused(&args, "all_reduce=ring,broadcast=", "broadcast has no algorithm \"\"");
     assert_refused(&args, "allreduce=ring", "TUTTI_ALGO: \"allreduce\" is not a collective");
     args = some_args(TUTTI_GATHER, 8, 10);
