@@ -1,7 +1,7 @@
 /* The public functions that describe backends and groups, and explain how an operation would be done. */
 #include <dlfcn.h>
 #include <inttypes.h>
-#include <limits.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -173,26 +173,46 @@ static void put_named(struct text *text, const struct tutti_group *group)
         group->algorithm);
 }
 
-static void put_reason(struct text *text, const struct tutti_group *group, const char *kind,
-                       const struct coll_algorithm *algorithm, const struct coll_reason *reason)
+/* Lists the algorithms with their estimates, cheapest first. */
+static void put_estimates(struct text *text, tutti_kind kind, const struct coll_reason *reason)
 {
-    static const char *const where[] = {"", " of several hosts", " of one host"};
-    char ranks[32], bytes[64];
-    snprintf(ranks, sizeof ranks, reason->max_ranks == INT_MAX ? "any number of" : "up to %d", reason->max_ranks);
-    snprintf(bytes, sizeof bytes, reason->max_bytes == INT64_MAX ? "any size" : "up to %" PRId64 " bytes",
-             reason->max_bytes);
+    double last = -1;
+    int before = -1;
+    put(text, "estimates in us:");
+    for (;;) {
+        int next = -1;
+        for (int i = 0; i < COLL_CHOICES && coll_nth(kind, i) != NULL; i++) {
+            double ns = reason->estimate[i];
+            bool is_later = ns > last || (ns == last && i > before);
+            if (is_later && ns < INFINITY && (next < 0 || ns < reason->estimate[next])) next = i;
+        }
+        if (next < 0) break;
+        put(text, " %s %.1f", coll_nth(kind, next)->name, reason->estimate[next] / 1000);
+        before = next;
+        last = reason->estimate[next];
+    }
+    put(text, "\n");
+}
+
+static void put_reason(struct text *text, const struct tutti_group *group, const struct coll_algorithm *algorithm,
+                       const struct coll_reason *reason)
+{
     put(text, "algorithm %s: ", algorithm->name);
     if (reason->by == COLL_BY_NAME)
         put_named(text, group);
     else if (reason->by == COLL_BY_KIND)
         put(text, "every rank reports to every other one, so that each can name all stragglers\n");
-    else if (reason->by == COLL_BY_TUNING)
-        put(text, "TUTTI_TUNING selects it for %s of %s\n", kind, bytes);
+    else if (reason->by == COLL_BY_COST)
+        put(text, "its estimate is the lowest\n");
+    else if (reason->max_bytes == INT64_MAX)
+        put(text, "TUTTI_TUNING selects it for %s of any size\n", coll_kind_name(algorithm->kind));
     else
-        put(text,
-            "the table selects it for %s on %s ranks%s, %s\nits limits compare with %" PRId64
-            " bytes, the size scaled by the backend's link\n",
-            kind, ranks, where[reason->where], bytes, reason->bytes);
+        put(text, "TUTTI_TUNING selects it for %s of up to %" PRId64 " bytes\n", coll_kind_name(algorithm->kind),
+            reason->max_bytes);
+    if (reason->by == COLL_BY_COST)
+        put_estimates(text, algorithm->kind, reason);
+    else
+        put_others(text, algorithm->kind, algorithm->name);
 }
 
 /* Counts the bytes that this rank sends in the plan, in total and to other hosts. */
@@ -219,10 +239,8 @@ static int put_plan(struct text *text, const struct tutti_group *group, const st
     struct plan *plan = NULL;
     int status = plan_cache_explain(group, entry, op, &algorithm, &reason, &plan);
     if (status != TUTTI_OK) return status;
-    const char *kind = coll_kind_name(algorithm->kind);
     put(text, "%s: a plan over its messages\n", entry->backend->name);
-    put_reason(text, group, kind, algorithm, &reason);
-    put_others(text, algorithm->kind, algorithm->name);
+    put_reason(text, group, algorithm, &reason);
     if (TUTTI_HAS(entry->backend, segment_bytes) && entry->backend->segment_bytes > 0)
         put(text, "segments of up to %" PRId64 " bytes\n", entry->backend->segment_bytes);
     put_steps(text, plan, entry->hosts);

@@ -4,10 +4,11 @@
 #include "parts.h"
 
 const struct coll_algorithm coll_algorithms[] = {
-#define ROW(kind, prefix, name, uneven) {TUTTI_##kind, #name, prefix##_##name, uneven},
+#define ROW(kind, prefix, name, uneven, piece, ...)                                                                    \
+    {TUTTI_##kind, #name, prefix##_##name, uneven, COLL_##piece, {__VA_ARGS__}},
     COLL_ALGORITHMS(ROW)
 #undef ROW
-        {TUTTI_KIND_COUNT, NULL, NULL, false},
+        {.kind = TUTTI_KIND_COUNT, .name = NULL},
 };
 
 static bool is_name(const char *name, const char *text, size_t length)

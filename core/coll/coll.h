@@ -18,6 +18,7 @@ struct coll_blocks {
 /* The hosts of a group's ranks.  Messages within a host are cheaper than between hosts. */
 struct coll_hosts {
     int n;            /* number of hosts, which are in the order of their first ranks */
+    bool in_order;    /* each host's ranks are consecutive */
     int least, most;  /* fewest and most ranks on one host */
     const int *of;    /* the host of each rank */
     const int *begin; /* host h's ranks are rank[begin[h]] .. rank[begin[h + 1] - 1], ascending */
@@ -28,11 +29,15 @@ struct coll_hosts {
  * memory.  The caller frees the result with free(). */
 struct coll_hosts *coll_hosts_new(const int32_t *host, int size);
 
-/* The backend's assumptions about its messages. */
+/* A backend's messages between hosts.  All ranks of a group have the same values. */
 struct coll_link {
     int64_t latency_ns;    /* latency of a small message */
     int64_t bytes_per_us;  /* bandwidth of a large message */
     int64_t segment_bytes; /* a good size for pipelining; 0: no segments */
+    /* 0: assumed, from the other ones (cost.c) */
+    int64_t overhead_ns;            /* the part of the latency for which a processor is busy, on each side */
+    int64_t host_bytes_per_us;      /* bandwidth of all ranks of a host together */
+    int64_t processor_bytes_per_us; /* bandwidth of a rank whose processor moves the bytes; 0: the network does */
 };
 
 struct coll_args;
@@ -52,14 +57,48 @@ struct coll_args {
     bool even;       /* all blocks have the same size (count), and every rank knows it */
     int64_t segment; /* elements of one pipelined message, at least 1 */
     bool is_part;    /* part of another operation: the steps before and after it proceed segment by segment */
+    int lanes;       /* of a part: how many such parts use a host's network at once; 0: all ranks are on one host */
     bool in_place;   /* this rank's input is its output (or its own slice of it): coll_build makes them one buffer */
     bool average;    /* the last step divides by size */
     bool premul;     /* each input is scaled before it is reduced */
     int64_t element; /* size of an element in bytes */
-    const struct coll_link *link;   /* NULL: the table's thresholds are not scaled */
-    const struct coll_hosts *hosts; /* NULL: all ranks are on one host */
+    const struct coll_link *link;   /* NULL: assumed */
+    const struct coll_hosts *hosts; /* NULL: unknown; each rank counts as a host */
     coll_part_builder build_part;   /* set by coll_build, for algorithms composed of others */
 };
+
+/* The patterns of messages of a phase, for a piece of x bytes on N ranks. */
+enum coll_pattern {
+    COLL_TREE = 1,  /* binomial tree, x bytes along each edge */
+    COLL_SPREAD,    /* binomial tree, each edge carries the blocks of the ranks below it */
+    COLL_RING,      /* N - 1 rounds of x/N bytes to the next rank */
+    COLL_CHAIN,     /* from rank to rank, x bytes */
+    COLL_CUBE,      /* hypercube, x bytes in each round */
+    COLL_HALVES,    /* hypercube, half of the data in one round, then a quarter, .. */
+    COLL_QUADS,     /* hypercube, four ranks at a time, x bytes to each of three */
+    COLL_TWO_TREES, /* two binary trees, of which each carries every second piece */
+    COLL_FOLD,      /* to the ranks beyond a power of two, or from them: x bytes */
+    COLL_SHIFT,     /* to the rank at distance 1, 2, 4, ..: x bytes */
+    COLL_CIRCLES,   /* to the rank at distance N/2, N/4, .., 1, rounded up: the blocks of x/N bytes beyond it */
+    COLL_SHIFT_4,   /* to the ranks at distance 1, 2, 3, then 4, 8, 12, ..: x bytes */
+    COLL_BRUCK,     /* the same with 1, 2, 4, .. blocks of x/N bytes */
+    COLL_SHUFFLE,   /* the same with half of the data in each round, copied before it is sent */
+    COLL_FAN,       /* one rank sends to all others or receives from them: x bytes each */
+    COLL_DEAL,      /* the same with x/N bytes each */
+    COLL_PAIRS,     /* every rank sends x/N bytes to every other one */
+    COLL_EACH,      /* one rank serves a tree of x/N bytes for each rank in turn */
+    COLL_COPY,      /* each rank copies x bytes */
+    COLL_OWN,       /* a rank copies its own block of x/N bytes, while it waits for messages */
+    COLL_LANES,     /* parts within hosts and between them, one lane per rank of a host */
+    COLL_LEADER     /* the same with one lane */
+};
+
+/* Flag of a phase: what arrives is reduced. */
+enum { COLL_SUM = 0x80, COLL_PHASES = 4 };
+
+/* What an algorithm processes as one piece: everything, or a segment, or one segment per rank or corner of a
+ * hypercube. */
+enum coll_piece { COLL_WHOLE, COLL_SEGMENTS, COLL_RANKS, COLL_CORNERS };
 
 typedef void (*coll_builder)(struct plan *plan, const struct coll_args *args);
 
@@ -68,6 +107,7 @@ struct coll_algorithm {
     const char *name; /* the name in TUTTI_ALGO: "ring", "recursive_doubling" */
     coll_builder build;
     bool uneven; /* also supports blocks that differ in size if each rank knows only its own counts */
+    uint8_t piece, phase[COLL_PHASES]; /* what it costs: see cost.h */
 };
 
 /* A backend's own path, which does the operation without a plan: `build` is NULL. */
@@ -104,20 +144,13 @@ struct coll_override {
     const struct coll_path *paths; /* paths of the group's backends, terminated by a NULL name; NULL: none */
 };
 
-/* The groups to which a row of the table applies. */
-enum coll_where {
-    COLL_ANYWHERE,
-    COLL_MULTI_HOST, /* several hosts, at least one of them with several ranks */
-    COLL_ONE_HOST    /* one host, according to the backend */
-};
+enum { COLL_CHOICES = 16 }; /* largest number of algorithms of a kind */
 
 /* The reason for a selection. */
 struct coll_reason {
-    enum { COLL_BY_TABLE, COLL_BY_TUNING, COLL_BY_NAME, COLL_BY_KIND } by;
-    int64_t bytes;         /* size of the whole operation; by table: scaled by the link */
-    int64_t max_bytes;     /* limit of the row */
-    int max_ranks;         /* limit of the row, by table */
-    enum coll_where where; /* groups of the row, by table */
+    enum { COLL_BY_COST, COLL_BY_TUNING, COLL_BY_NAME, COLL_BY_KIND } by;
+    int64_t max_bytes;             /* limit of the row, by tuning */
+    double estimate[COLL_CHOICES]; /* in ns, by coll_nth's number; by cost */
 };
 
 /* Returns the algorithm for this operation.  It depends only on kind, sizes, hosts, link and override, so it is the

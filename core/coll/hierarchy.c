@@ -110,6 +110,7 @@ struct coll_args hierarchy_between(const struct hierarchy *hierarchy, tutti_kind
     struct coll_args part = init_part(hierarchy, kind, count);
     part.rank = hierarchy->host;
     part.size = hierarchy->hosts->n;
+    part.lanes = hierarchy->slices;
     part.average = hierarchy->args->average;
     return part;
 }

@@ -7,22 +7,13 @@
 
 struct area {
     struct plan_ref at;
-    bool direct; /* the area is the tensor itself */
+    bool direct; /* the area is the tensor itself; hosts are in the order of their first ranks, so blocks are too */
 };
-
-/* True if each host's ranks are consecutive.  Hosts are in the order of their first ranks, so then all blocks are in
- * order. */
-static bool are_blocks_in_order(const struct hierarchy *hierarchy)
-{
-    for (int i = 0; i < hierarchy->args->size; i++)
-        if (hierarchy->hosts->rank[i] != i) return false;
-    return true;
-}
 
 static struct area open_area(struct plan *plan, struct hierarchy *hierarchy, const struct coll_blocks *blocks,
                              struct plan_ref flat)
 {
-    struct area area = {flat, !blocks->list && are_blocks_in_order(hierarchy)};
+    struct area area = {flat, !blocks->list && hierarchy->hosts->in_order};
     int64_t at = 0;
     for (int i = 0; i < hierarchy->args->size; i++) {
         int rank = hierarchy->hosts->rank[i];

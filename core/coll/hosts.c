@@ -53,7 +53,8 @@ struct coll_hosts *coll_hosts_new(const int32_t *host, int size)
     free(key);
     int n = number_hosts(of, size);
     list_ranks(of, size, n, begin, rank);
-    *hosts = (struct coll_hosts){.n = n, .least = size, .of = of, .begin = begin, .rank = rank};
+    *hosts = (struct coll_hosts){.n = n, .in_order = true, .least = size, .of = of, .begin = begin, .rank = rank};
+    for (int i = 0; i < size; i++) hosts->in_order &= rank[i] == i;
     for (int h = 0; h < n; h++) {
         int ranks = begin[h + 1] - begin[h];
         hosts->least = ranks < hosts->least ? ranks : hosts->least;

@@ -126,7 +126,7 @@ static int gather_paths(struct tutti_group *group)
             int n_paths = count_paths(backend);
             for (int k = 0; k < n_paths; k++)
                 group->paths[n++] = (struct coll_path){
-                    {backend->paths[k].kind, backend->paths[k].name, NULL, false}, backend->paths[k].number, backend};
+                    {.kind = backend->paths[k].kind, .name = backend->paths[k].name}, backend->paths[k].number, backend};
         }
     return TUTTI_OK;
 }

@@ -180,9 +180,9 @@ static struct coll_blocks make_side(bool present, bool list, const int64_t *coun
 /* Returns the backend's latency, bandwidth and segment size, which decide the algorithm. */
 static struct coll_link read_link(const tutti_backend *backend)
 {
-    return (struct coll_link){TUTTI_HAS(backend, latency_ns) ? backend->latency_ns : 0,
-                              TUTTI_HAS(backend, bytes_per_us) ? backend->bytes_per_us : 0,
-                              TUTTI_HAS(backend, segment_bytes) ? backend->segment_bytes : 0};
+    return (struct coll_link){.latency_ns = TUTTI_HAS(backend, latency_ns) ? backend->latency_ns : 0,
+                              .bytes_per_us = TUTTI_HAS(backend, bytes_per_us) ? backend->bytes_per_us : 0,
+                              .segment_bytes = TUTTI_HAS(backend, segment_bytes) ? backend->segment_bytes : 0};
 }
 
 /* Returns the backend's limit for recv_reduce, in elements. */

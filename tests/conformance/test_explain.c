@@ -17,9 +17,8 @@ static int hosts_rank(tutti_group *group, int rank, int size, void *argument)
     for (int i = 0; i < size; i++) EXPECT(tutti_get_host(group, i) == wanted[i]);
     EXPECT(tutti_get_host(group, -1) == -1 && tutti_get_host(group, size) == -1);
     EXPECT(explained(group, TUTTI_BARRIER, 0, "5 ranks on 3 hosts"));
-    EXPECT(explained(group, TUTTI_BARRIER, 0,
-                     "algorithm leaders: the table selects it for barrier on any number of ranks "
-                     "of several hosts"));
+    EXPECT(explained(group, TUTTI_BARRIER, 0, "algorithm leaders: its estimate is the lowest"));
+    EXPECT(explained(group, TUTTI_BARRIER, 0, "estimates in us: leaders "));
     EXPECT(tutti_new_group((int[]){4, 1, 3}, 3, &(tutti_group_opts){.parent = group}, &part) == TUTTI_OK);
     if (tutti_get_rank(part) >= 0) {
         for (int i = 0; i < 3; i++) EXPECT(tutti_get_host(part, i) == (i == 1)); /* renumbered */
@@ -48,8 +47,8 @@ static int operations_rank(tutti_group *group, int rank, int size, void *argumen
     char text[TEXT_MAX], line[64];
     (void)argument;
     EXPECT(explained(group, TUTTI_ALL_REDUCE, 1024, "all_reduce of 1024 bytes in group own: 4 ranks on 1 host"));
-    EXPECT(
-        explained(group, TUTTI_ALL_REDUCE, 1024, "algorithm recursive_doubling: the table selects it for all_reduce"));
+    EXPECT(explained(group, TUTTI_ALL_REDUCE, 1024, "algorithm recursive_doubling: its estimate is the lowest"));
+    EXPECT(explained(group, TUTTI_ALL_REDUCE, 1024, "estimates in us: recursive_doubling "));
     EXPECT(explained(group, TUTTI_ALL_REDUCE, 1024, "segments of up to 4096 bytes"));
     snprintf(line, sizeof line, "rank %d: ", rank);
     EXPECT(explained(group, TUTTI_ALL_REDUCE, 1024, line));
@@ -116,9 +115,9 @@ static void tuned(void **state)
     setenv("TUTTI_TUNING", path, 1);
     assert_int_equal(pwrite(fd, good, sizeof good - 1, 0), sizeof good - 1);
     ranks_run(3, named_rank, "algorithm rabenseifner: TUTTI_TUNING selects it for all_reduce of up to 64 bytes");
-    ranks_run(2, named_rank, "the table selects it"); /* rows for another number of ranks */
+    ranks_run(2, named_rank, "its estimate is the lowest"); /* rows for another number of ranks */
     assert_int_equal(pwrite(fd, bad, sizeof bad - 1, 0), sizeof bad - 1);
-    ranks_run(3, named_rank, "the table selects it");
+    ranks_run(3, named_rank, "its estimate is the lowest");
     unsetenv("TUTTI_TUNING");
     close(fd);
     unlink(path);

@@ -238,7 +238,8 @@ bool proof_asks_hosts(const struct coll_algorithm *algorithm)
 /* Returns a link that lowers the table's thresholds. */
 static const struct coll_link *proof_link(const struct proof_case *what)
 {
-    static const struct coll_link medium = {1, 125000, 0}, large = {1, 1, 0};
+    static const struct coll_link medium = {.latency_ns = 1, .bytes_per_us = 125000},
+                                  large = {.latency_ns = 1, .bytes_per_us = 1};
     return what->distance == 0 ? NULL : what->distance == 1 ? &medium : &large;
 }
 

@@ -1,4 +1,5 @@
 /* How an algorithm is chosen: by size, ranks, link, hosts and TUTTI_ALGO. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
+#include "coll/cost.h"
 #include "coll/override.h"
 
 static struct coll_args some_args(tutti_kind kind, int size, int64_t count)
@@ -63,18 +65,20 @@ static void test_link_moves_the_choice(void **state)
 {
     (void)state;
     struct coll_args args = some_args(TUTTI_ALL_REDUCE, 2, 64 * 1024);
-    struct coll_link near = {1000, 8192, 0}, far = {1000000, 8192, 0};
+    struct coll_link near = {.latency_ns = 1000, .bytes_per_us = 8192};
+    struct coll_link far = {.latency_ns = 1000000, .bytes_per_us = 8192};
     args.link = &near;
+    args.segment = coll_segment(&args);
     assert_choice(&args, NULL, "ring");
     args.link = &far;
     assert_choice(&args, NULL, "recursive_doubling");
 }
 
-/* Measured rows precede the table, and names precede both.  Their sizes are absolute, whatever the link. */
+/* Measured rows precede estimates, and names precede both.  Their sizes are absolute, whatever the link. */
 static void test_tuned_choice(void **state)
 {
     (void)state;
-    struct coll_link far = {1000000, 8192, 0};
+    struct coll_link far = {.latency_ns = 1000000, .bytes_per_us = 8192};
     struct coll_args args = some_args(TUTTI_ALL_REDUCE, 8, 100);
     args.link = &far;
     const struct coll_tuned rows[] = {
@@ -86,10 +90,10 @@ static void test_tuned_choice(void **state)
     struct coll_reason reason;
     assert_string_equal(coll_select(&args, &override, &reason)->name, "reduce_broadcast");
     assert_int_equal(reason.by, COLL_BY_TUNING);
-    assert_int_equal(reason.bytes, 400);
+    assert_int_equal(reason.max_bytes, 400);
     args.count++;
     assert_string_equal(coll_select(&args, &override, &reason)->name, "recursive_doubling");
-    assert_int_equal(reason.by, COLL_BY_TABLE);
+    assert_int_equal(reason.by, COLL_BY_COST);
     args.count = 1;
     override.names = "all_reduce=rabenseifner";
     assert_string_equal(coll_select(&args, &override, &reason)->name, "rabenseifner");
@@ -100,10 +104,10 @@ static void test_tuned_choice(void **state)
 static void test_rows_for_a_backend(void **state)
 {
     int mine, others;
-    const struct coll_path paths[] = {{{TUTTI_ALL_REDUCE, "direct", NULL, false}, 7, &mine},
-                                      {{TUTTI_BROADCAST, "direct", NULL, false}, 8, &mine},
-                                      {{TUTTI_REDUCE, "native", NULL, false}, 9, &others},
-                                      {{TUTTI_BARRIER, NULL, NULL, false}, 0, NULL}};
+    const struct coll_path paths[] = {{{.kind = TUTTI_ALL_REDUCE, .name = "direct"}, 7, &mine},
+                                      {{.kind = TUTTI_BROADCAST, .name = "direct"}, 8, &mine},
+                                      {{.kind = TUTTI_REDUCE, .name = "native"}, 9, &others},
+                                      {{.kind = TUTTI_BARRIER, .name = NULL}, 0, NULL}};
     const struct coll_tuned tuned[] = {{TUTTI_REDUCE, 100, &paths[2].algorithm},
                                        {TUTTI_BROADCAST, 200, &paths[1].algorithm},
                                        {TUTTI_BROADCAST, INT64_MAX, coll_find(TUTTI_BROADCAST, "chain", 5)}};
@@ -131,7 +135,7 @@ static void test_rows_for_a_backend(void **state)
     n = override_rows(&override, &mine, rows);
     assert_int_equal(tutti_path_find(rows, n, TUTTI_BROADCAST, INT64_MAX)->path, 8);
     assert_string_equal(coll_select(&args, &override, NULL)->name, "linear");
-    args.kind = TUTTI_ALL_REDUCE; /* a plan by the table, because the backend has refused the path */
+    args.kind = TUTTI_ALL_REDUCE; /* a plan by its cost, because the backend has refused the path */
     assert_non_null(coll_select(&args, &override, NULL)->build);
 }
 
@@ -163,7 +167,7 @@ static int64_t sent_abroad(tutti_kind kind, const char *name, const struct coll_
         args.rank = rank;
         args.hosts = hosts;
         args.in = args.out = (struct coll_blocks){false, counts, at};
-        args.link = &(struct coll_link){1, 1, 0}; /* every message counts as large */
+        args.link = &(struct coll_link){.latency_ns = 1, .bytes_per_us = 1}; /* every message counts as large */
         struct plan *plan = coll_build(coll_find(kind, name, strlen(name)), &args, PLAN_ALWAYS);
         assert_non_null(plan);
         for (uint32_t i = 0; i < plan->n_steps; i++)
@@ -219,40 +223,73 @@ static void assert_choice_on(const int32_t of[4], struct coll_args *args, const 
 static void test_hosts_choice(void **state)
 {
     struct coll_args args = some_args(TUTTI_ALL_REDUCE, 4, 100);
-    static const int32_t spread[] = {0, 0, 1, 1}, apart[] = {0, 1, 2, 3}, together[] = {0, 0, 0, 0};
-    struct coll_reason reason;
-    struct coll_hosts *hosts = coll_hosts_new(spread, 4);
+    static const int32_t turns[] = {0, 1, 0, 1}, apart[] = {0, 1, 2, 3}, together[] = {0, 0, 0, 0};
+    struct coll_hosts *hosts = coll_hosts_new(turns, 4);
     (void)state;
     args.hosts = hosts;
-    assert_choice(&args, NULL, "leaders");
+    assert_choice(&args, NULL, "hierarchical");
     assert_choice(&args, "ring", "ring");
     args.count = 1 << 20;
-    assert_string_equal(coll_select(&args, NULL, &reason)->name, "hierarchical");
-    assert_int_equal(reason.where, COLL_MULTI_HOST);
+    assert_choice(&args, NULL, "hierarchical");
     free(hosts);
     assert_choice_on(apart, &args, "ring");
     assert_choice_on(together, &args, "ring");
 }
 
-/* The root sends everything itself only if all ranks are known to share a host. */
+/* Within a host receivers copy, so the root sends small and medium messages itself.  Between hosts it has one link. */
 static void test_together_choice(void **state)
 {
     static const int32_t together[] = {5, 5, 5, 5}, apart[] = {0, 1, 2, 3};
-    struct coll_args args = some_args(TUTTI_BROADCAST, 4, 64 * 1024);
-    struct coll_reason reason;
-    struct coll_hosts *hosts = coll_hosts_new(together, 4);
+    struct coll_args args = some_args(TUTTI_BROADCAST, 4, 8 * 1024);
     (void)state;
     assert_choice(&args, NULL, "binomial");
-    args.hosts = hosts;
-    assert_string_equal(coll_select(&args, NULL, &reason)->name, "linear");
-    assert_int_equal(reason.where, COLL_ONE_HOST);
-    free(hosts);
+    assert_choice_on(together, &args, "linear");
     assert_choice_on(apart, &args, "binomial");
+}
+
+/* What counts is the size of a rank's part, not that of the whole: many ranks have little to send each. */
+static void test_ranks_move_the_choice(void **state)
+{
+    struct coll_link link = {.latency_ns = 7000, .bytes_per_us = 2500, .segment_bytes = 256 << 10};
+    struct coll_args args = some_args(TUTTI_ALL_GATHER, 4, (1 << 20) / 4 / 4);
+    (void)state;
+    args.link = &link;
+    assert_choice(&args, NULL, "ring");
+    args.size = 256;
+    args.count = (1 << 20) / 4 / 256;
+    assert_choice(&args, NULL, "bruck");
+    args = some_args(TUTTI_ALL_REDUCE, 8192, (64 << 20) / 4);
+    args.link = &link;
+    args.segment = coll_segment(&args);
+    assert_choice(&args, NULL, "rabenseifner");
+}
+
+/* The estimates of all candidates explain the choice. */
+static void test_estimates(void **state)
+{
+    struct coll_args args = some_args(TUTTI_ALL_REDUCE, 8, 1024);
+    struct coll_reason reason;
+    const struct coll_algorithm *chosen = coll_select(&args, NULL, &reason), *next;
+    (void)state;
+    assert_int_equal(reason.by, COLL_BY_COST);
+    for (int i = 0; (next = coll_nth(TUTTI_ALL_REDUCE, i)) != NULL; i++) {
+        assert_true(reason.estimate[i] == cost_estimate(next, &args));
+        assert_true(reason.estimate[i] > 0 && cost_estimate(chosen, &args) <= reason.estimate[i]);
+    }
+    /* without hosts there are no leaders */
+    assert_true(isinf(cost_estimate(coll_find(TUTTI_ALL_REDUCE, "leaders", 7), &args)));
+}
+
+/* The list of choices has room for all algorithms of a kind. */
+static void test_room_for_estimates(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < TUTTI_KIND_COUNT; kind++) assert_null(coll_nth((tutti_kind)kind, COLL_CHOICES));
 }
 
 static void test_segment(void **state)
 {
-    struct coll_link link = {1000, 8192, 1024};
+    struct coll_link link = {.latency_ns = 1000, .bytes_per_us = 8192, .segment_bytes = 1024};
     struct coll_args args = some_args(TUTTI_ALL_REDUCE, 4, 1 << 20);
     (void)state;
     assert_int_equal(coll_segment(&args), INT64_MAX); /* without a link no message is cut */
@@ -336,12 +373,21 @@ static void test_override_errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_kind_has_a_choice), cmocka_unit_test(test_uneven_choice),
-        cmocka_unit_test(test_link_moves_the_choice),   cmocka_unit_test(test_tuned_choice),
-        cmocka_unit_test(test_rows_for_a_backend),      cmocka_unit_test(test_hosts),
-        cmocka_unit_test(test_hosts_send_little),       cmocka_unit_test(test_hosts_choice),
-        cmocka_unit_test(test_together_choice),         cmocka_unit_test(test_segment),
-        cmocka_unit_test(test_blocks_go_whole),         cmocka_unit_test(test_override),
+        cmocka_unit_test(test_every_kind_has_a_choice),
+        cmocka_unit_test(test_uneven_choice),
+        cmocka_unit_test(test_link_moves_the_choice),
+        cmocka_unit_test(test_tuned_choice),
+        cmocka_unit_test(test_rows_for_a_backend),
+        cmocka_unit_test(test_hosts),
+        cmocka_unit_test(test_hosts_send_little),
+        cmocka_unit_test(test_hosts_choice),
+        cmocka_unit_test(test_together_choice),
+        cmocka_unit_test(test_ranks_move_the_choice),
+        cmocka_unit_test(test_estimates),
+        cmocka_unit_test(test_room_for_estimates),
+        cmocka_unit_test(test_segment),
+        cmocka_unit_test(test_blocks_go_whole),
+        cmocka_unit_test(test_override),
         cmocka_unit_test(test_override_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

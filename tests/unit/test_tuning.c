@@ -43,8 +43,8 @@ static void test_rows(void **state)
 /* A path of the backend is as good as an algorithm.  Paths of other backends are not known here. */
 static void test_paths(void **state)
 {
-    static const struct coll_path paths[] = {{{TUTTI_ALL_REDUCE, "direct", NULL, false}, 7, NULL},
-                                             {{TUTTI_ALL_REDUCE, NULL, NULL, false}, 0, NULL}};
+    static const struct coll_path paths[] = {{{.kind = TUTTI_ALL_REDUCE, .name = "direct"}, 7, NULL},
+                                             {{.kind = TUTTI_ALL_REDUCE, .name = NULL}, 0, NULL}};
     struct tuning tuning;
     const char *text = FIRST "tcp 4 1 all_reduce 99 direct\nother 4 1 all_reduce any native\n";
     (void)state;
