@@ -92,7 +92,7 @@ static void test_tuned_choice(void **state)
     assert_int_equal(reason.by, COLL_BY_TUNING);
     assert_int_equal(reason.max_bytes, 400);
     args.count++;
-    assert_string_equal(coll_select(&args, &override, &reason)->name, "recursive_doubling");
+    assert_string_equal(coll_select(&args, &override, &reason)->name, "recursive_multiplying");
     assert_int_equal(reason.by, COLL_BY_COST);
     args.count = 1;
     override.names = "all_reduce=rabenseifner";
@@ -242,9 +242,9 @@ static void test_together_choice(void **state)
     static const int32_t together[] = {5, 5, 5, 5}, apart[] = {0, 1, 2, 3};
     struct coll_args args = some_args(TUTTI_BROADCAST, 4, 8 * 1024);
     (void)state;
-    assert_choice(&args, NULL, "binomial");
+    assert_choice(&args, NULL, "double_tree");
     assert_choice_on(together, &args, "linear");
-    assert_choice_on(apart, &args, "binomial");
+    assert_choice_on(apart, &args, "double_tree");
 }
 
 /* What counts is the size of a rank's part, not that of the whole: many ranks have little to send each. */
