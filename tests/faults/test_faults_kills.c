@@ -51,12 +51,20 @@ static int rank_in_danger(int rank, int size, void *argument)
     return 0;
 }
 
-/* Waits until all ranks have arrived and begin to attach.  A rank that had not arrived would only be a straggler. */
+/* Waits until all ranks have named their processes and begin to attach.  A rank that had not would only be a
+ * straggler. */
 static void await_attaching(struct procs *procs)
 {
-    int64_t came = 0, limit_ns = monotonic_ns() + INT64_C(20000000000);
-    while (came < RANKS && monotonic_ns() < limit_ns)
-        if (tutti_store_add(procs->store, "tutti/processes", 0, &came) != TUTTI_OK) return;
+    int64_t limit_ns = monotonic_ns() + INT64_C(20000000000);
+    for (int named = 0; named < RANKS && monotonic_ns() < limit_ns;) {
+        char list[4096];
+        size_t bytes = 0;
+        int status = tutti_store_get(procs->store, "tutti/process/0", list, sizeof list - 1, &bytes, 0);
+        if (status != TUTTI_OK && status != TUTTI_ERR_TIMEOUT) return;
+        list[status == TUTTI_OK ? bytes : 0] = '\0';
+        named = 0;
+        for (const char *at = list; (at = strchr(at, '\n')) != NULL; at++) named++;
+    }
 }
 
 static void kill_one(struct procs *procs, void *argument)
