@@ -125,8 +125,9 @@ static int gather_paths(struct tutti_group *group)
             const tutti_backend *backend = group->entries[device][i].backend;
             int n_paths = count_paths(backend);
             for (int k = 0; k < n_paths; k++)
-                group->paths[n++] = (struct coll_path){
-                    {.kind = backend->paths[k].kind, .name = backend->paths[k].name}, backend->paths[k].number, backend};
+                group->paths[n++] = (struct coll_path){{.kind = backend->paths[k].kind, .name = backend->paths[k].name},
+                                                       backend->paths[k].number,
+                                                       backend};
         }
     return TUTTI_OK;
 }
