@@ -375,7 +375,7 @@ static void place_ranks(struct engine *engine, const struct coll_hosts *hosts)
 double sim_run(const struct sim_network *network, struct plan *const *plans, const struct coll_hosts *hosts, int size,
                int64_t element)
 {
-    size_t rails = (size_t)(hosts->n * network->rails);
+    size_t rails = (size_t)hosts->n * (size_t)network->rails;
     struct engine engine = {.network = network, .size = size, .element = element};
     bool finished = true;
     engine.rank = calloc((size_t)size, sizeof *engine.rank);
