@@ -98,11 +98,12 @@ struct engine {
     atomic_bool polling[2];   /* in poll, without the lock */
     atomic_bool wake_sent[2]; /* woken, but has not read the eventfd yet */
 
-    int wake_fd[2]; /* eventfds that end the pollers' sleep */
-    bool own_core;  /* each rank of the host has its own core */
-    int spins;      /* idle rounds before yielding and sleeping, adapted to their success */
-    int spins_max;  /* upper limit of spins */
-    int yields;     /* further rounds that yield the core */
+    int wake_fd[2];              /* eventfds that end the pollers' sleep */
+    bool own_core;               /* each rank of the host has its own core */
+    int spins;                   /* idle rounds before yielding and sleeping, adapted to their success */
+    int spins_max;               /* upper limit of spins */
+    int yields;                  /* further rounds that yield the core */
+    int64_t keeps_core_until_ns; /* no yields until then */
     unsigned n_useless_spins;
     unsigned rounds;
     int64_t now_ns;        /* time when the clock was last read */

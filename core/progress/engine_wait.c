@@ -11,7 +11,9 @@
 enum {
     QUIET_MS = 1, /* time without calls of other threads after which a waiting caller polls */
     SPINS_LEAST = 2,
-    SPINS_TRY_EVERY = 32
+    SPINS_TRY_EVERY = 32,
+    LONG_YIELD_NS = 2000000, /* only a process that computes keeps a core that long */
+    KEEP_CORE_NS = 30000000
 };
 
 /* State of one waiting caller. */
@@ -62,6 +64,17 @@ static void adapt_spins(struct engine *engine, int spun, bool moved)
     if (engine->spins < SPINS_LEAST) engine->spins = SPINS_LEAST;
 }
 
+/* Yields the core.  If every rank has its own core, only other processes can take it, and one that computes keeps it
+ * for its whole time slice.  A rank that has met such a process does not yield for a while.  It soon sleeps instead,
+ * and the kernel gives the core back as soon as a peer wakes it. */
+static void yield_core(struct engine *engine)
+{
+    int64_t begin = engine->own_core ? clock_now_ns() : 0;
+    if (begin < engine->keeps_core_until_ns) return;
+    sched_yield();
+    if (engine->own_core && clock_now_ns() - begin > LONG_YIELD_NS) engine->keeps_core_until_ns = begin + KEEP_CORE_NS;
+}
+
 /* Sleeps until there may be something to do.  One caller polls.  While other threads call, none does: their rounds see
  * what arrives, and cancel the backends' promise to wake the poller. */
 static void sleep_as_caller(struct engine *engine, int ms, struct wait *wait)
@@ -98,7 +111,7 @@ int engine_wait_any(struct engine *engine, struct tutti_work *const *works, int 
         }
         if (spun++ < engine->spins) continue;
         if (spun <= engine->spins + engine->yields) {
-            sched_yield();
+            yield_core(engine);
             continue;
         }
         adapt_spins(engine, spun, false);

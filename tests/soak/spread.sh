@@ -1,6 +1,7 @@
 #!/bin/bash
 # Starts as many ranks as cores, beside a busy process that may use every core, and prints for how long two ranks shared
-# a core: the longest time of each start in ms, sorted.  Takes STARTS * 1.5 s.
+# a core: the longest time of each start in ms, sorted, and the medians over the starts of the median and the mean time
+# of a round (an all_gather and a broadcast) in us.  Takes STARTS * 1.5 s.
 #
 #   tests/soak/spread.sh [BUILD_DIR] [STARTS] [tutti-run options]     default: build 40
 set -euo pipefail
@@ -15,5 +16,9 @@ while :; do :; done &
 busy=$!
 for _ in $(seq "$starts"); do
     timeout 60 "$build/bin/tutti-run" --no-prefix -n "$(nproc)" "${@:3}" "$program/spread"
-done | sort -n | awk '{ ms[NR] = $1; over += $1 > 10; printf "%s ", $1 }
-    END { printf "\nmedian %s, longest %s, over 10 ms: %d of %d\n", ms[int((NR + 1) / 2)], ms[NR], over, NR }'
+done >"$program/starts"
+median() { sort -n | awk '{ value[NR] = $1 } END { printf "%s", value[int((NR + 1) / 2)] }'; }
+sort -n "$program/starts" | awk '{ over += $1 > 10; printf "%s ", $1; longest = $1 }
+    END { printf "\nlongest %s, over 10 ms: %d of %d\n", longest, over, NR }'
+echo "median $(cut -d ' ' -f 1 "$program/starts" | median) ms;" \
+    "round: median $(cut -d ' ' -f 2 "$program/starts" | median), mean $(cut -d ' ' -f 3 "$program/starts" | median) us"
