@@ -23,14 +23,20 @@ static pid_t find_parent(pid_t pid)
     return parent;
 }
 
-/* Counts the cores of the affinity masks.  A rank whose mask is narrower than that of its launcher has its own cores.
- * Looks at two ancestors, because tutti-run --mpi may be in between. */
+/* True if the launcher has bound this rank to a part of its own cores, which suffice for all ranks. */
+static bool is_bound_by(pid_t launcher, int cores, int local_world_size)
+{
+    int all = count_cores(launcher);
+    return cores < all && local_world_size <= all;
+}
+
+/* Counts the cores of the affinity masks.  Looks at two ancestors, because tutti-run --mpi may be in between. */
 bool cores_are_own(int local_world_size)
 {
     int cores = count_cores(0);
     pid_t parent = getppid();
     if (local_world_size < 1 || local_world_size <= cores) return local_world_size > 0;
-    return cores < count_cores(parent) || cores < count_cores(find_parent(parent));
+    return is_bound_by(parent, cores, local_world_size) || is_bound_by(find_parent(parent), cores, local_world_size);
 }
 
 /* Moves the thread to its share of the cores.  Does nothing with more cores than ranks: the kernel knows better which

@@ -37,7 +37,8 @@ static int own(void)
     CPU_ZERO(&one);
     CPU_SET(given_cores_nth(&given_cores, cores - 1), &one);
     if (sched_setaffinity(0, sizeof one, &one) != 0) return __LINE__;
-    return cores_are_own(cores + 1) == (cores > 1) ? 0 : __LINE__;
+    if (cores_are_own(cores + 1)) return __LINE__; /* bound, but the launcher has too few cores as well */
+    return cores_are_own(cores) ? 0 : __LINE__;
 }
 
 /* The answer also depends on the masks of parent and grandparent.  In a grandchild both are `given_cores`. */
