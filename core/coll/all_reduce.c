@@ -19,46 +19,25 @@ static void exchange_in_place(struct plan *plan, int peer, struct plan_ref dst, 
     plan_reduce(plan, dst, own, received, numel);
 }
 
-static void append_doubling_rounds(struct plan *plan, const struct coll_cube *cube, struct plan_ref own, bool in_place,
-                                   struct plan_ref out, struct plan_ref slot, int64_t numel)
+static void append_doubling(struct plan *plan, const struct coll_cube *cube, const struct coll_sums *sums)
 {
     int corners = cube->fold.corners;
-    if (corners == 2 && in_place) {
-        exchange_in_place(plan, coll_cube_rank(cube, cube->corner ^ 1), out, own, slot, numel);
+    int64_t numel = sums->numel;
+    struct plan_ref own = sums->own, turn[2] = {sums->slot, plan_shift(sums->slot, numel)};
+    if (corners == 2 && sums->in_place) {
+        exchange_in_place(plan, coll_cube_rank(cube, cube->corner ^ 1), sums->out, own, sums->slot, numel);
         return;
     }
-    struct plan_ref turn[2] = {slot, plan_shift(slot, numel)};
     for (int bit = 1, round = 0; bit < corners; bit *= 2, round++) {
-        struct plan_ref dst = 2 * bit < corners ? turn[round % 2] : out;
+        struct plan_ref dst = 2 * bit < corners ? turn[round % 2] : sums->out;
         exchange_with(plan, coll_cube_rank(cube, cube->corner ^ bit), dst, own, numel);
         own = dst;
     }
 }
 
-static void append_doubling(struct plan *plan, const struct coll_args *args, const struct coll_cube *cube, int64_t at,
-                            int64_t numel, struct plan_ref slot)
-{
-    struct plan_ref in = plan_at(PLAN_IN(0), at), out = plan_at(PLAN_OUT(0), at);
-    if (cube->corner < 0) {
-        plan_send(plan, coll_cube_partner(cube), in, numel);
-        plan_recv(plan, coll_cube_partner(cube), out, numel);
-        return;
-    }
-    bool has_folded = tree_has_folded(cube->fold, cube->v);
-    if (has_folded) plan_recv_reduce(plan, coll_cube_partner(cube), out, in, numel);
-    append_doubling_rounds(plan, cube, has_folded ? out : in, has_folded || args->in_place, out, slot, numel);
-    if (args->average) plan_average(plan, out, out, numel);
-    if (has_folded) plan_send(plan, coll_cube_partner(cube), out, numel);
-}
-
 void all_reduce_recursive_doubling(struct plan *plan, const struct coll_args *args)
 {
-    struct coll_cube cube = coll_cube(args, 0);
-    int64_t piece = ring_min(args->segment, args->count);
-    struct coll_slots slots = coll_slots(plan, args->count, args->segment, 2 * piece);
-    for (int64_t j = 0; j < ring_segments(args->count, args->segment); j++)
-        append_doubling(plan, args, &cube, j * args->segment, ring_segment_numel(args->count, args->segment, j),
-                        coll_slot(slots, j));
+    coll_cube_all_reduce(plan, args, 2, append_doubling);
 }
 
 /* Finds segment j of a chunk.  Returns false if the chunk has fewer segments. */

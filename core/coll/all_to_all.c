@@ -1,30 +1,17 @@
 /* All-to-all: copies input block j of rank i to output block i of rank j. */
 #include "parts.h"
 
-/* Copies the input to scratch.  In place, received data would otherwise overwrite data that has not been sent yet. */
-static struct plan_ref copy_input_aside(struct plan *plan, const struct coll_args *args)
-{
-    int64_t total = 0;
-    for (int i = 0; i < args->size; i++) total += args->in.count[i];
-    struct plan_ref aside = plan_scratch(plan, total), to = aside;
-    for (int i = 0; i < args->size; i++) {
-        plan_copy(plan, to, coll_in(args, i), args->in.count[i]);
-        to = plan_shift(to, args->in.count[i]);
-    }
-    return aside;
-}
-
+/* In place, received data would overwrite data that has not been sent yet, so the input is copied to `aside` first. */
 static struct plan_ref find_input(const struct coll_args *args, struct plan_ref aside, int block)
 {
     if (!args->in_place) return coll_in(args, block);
-    for (int i = 0; i < block; i++) aside = plan_shift(aside, args->in.count[i]);
-    return aside;
+    return plan_shift(aside, ring_sum(args->in.count, block));
 }
 
 void all_to_all_pairwise(struct plan *plan, const struct coll_args *args)
 {
     int size = args->size, rank = args->rank;
-    struct plan_ref aside = args->in_place ? copy_input_aside(plan, args) : plan_scratch(plan, 0);
+    struct plan_ref aside = args->in_place ? coll_copy_input(plan, args) : plan_scratch(plan, 0);
     for (int i = 1; i < size; i++) {
         int to = ring_rank(rank, i, size), from = ring_rank(rank, -i, size);
         coll_send_block(plan, args, to, find_input(args, aside, to), args->in.count[to]);
@@ -81,7 +68,7 @@ void all_to_all_bruck(struct plan *plan, const struct coll_args *args)
 {
     int size = args->size, over = tree_bit(0, size); /* the lowest bit that no distance has */
     struct bruck bruck = {.args = args, .box = (int64_t)(size / 2 + 1) * args->count};
-    if (args->in_place) bruck.aside = copy_input_aside(plan, args);
+    if (args->in_place) bruck.aside = coll_copy_input(plan, args);
     bruck.boxes = plan_scratch(plan, 2 * __builtin_ctz((unsigned)over) * bruck.box);
     for (int bit = 1; bit < size; bit *= 2) append_round(plan, &bruck, bit);
     for (int i = 0; i < size; i++)

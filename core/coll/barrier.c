@@ -4,25 +4,26 @@
 
 static const struct plan_ref nothing = {PLAN_SCRATCH, 0};
 
-void barrier_dissemination(struct plan *plan, const struct coll_args *args)
+/* Sends to ways - 1 ranks a round, which multiplies the number of ranks that each has heard of by `ways`. */
+static void append_dissemination(struct plan *plan, const struct coll_args *args, int ways)
 {
-    for (int distance = 1; distance < args->size; distance *= 2) {
-        plan_send(plan, ring_rank(args->rank, distance, args->size), nothing, 0);
-        plan_recv(plan, ring_rank(args->rank, -distance, args->size), nothing, 0);
+    for (int64_t distance = 1; distance < args->size; distance *= ways) {
+        for (int64_t to = distance; to < ways * distance && to < args->size; to += distance)
+            plan_send(plan, ring_rank(args->rank, (int)to, args->size), nothing, 0);
+        for (int64_t from = distance; from < ways * distance && from < args->size; from += distance)
+            plan_recv(plan, ring_rank(args->rank, -(int)from, args->size), nothing, 0);
     }
 }
 
-/* Sends to three ranks a round, which quadruples the number of ranks that each has heard of.  This pays if the time
- * between two sends is much shorter than a message's. */
+void barrier_dissemination(struct plan *plan, const struct coll_args *args)
+{
+    append_dissemination(plan, args, 2);
+}
+
+/* Pays if the time between two sends is much shorter than a message's. */
 void barrier_dissemination_4(struct plan *plan, const struct coll_args *args)
 {
-    enum { WAYS = 4 };
-    for (int64_t distance = 1; distance < args->size; distance *= WAYS) {
-        for (int64_t to = distance; to < WAYS * distance && to < args->size; to += distance)
-            plan_send(plan, ring_rank(args->rank, (int)to, args->size), nothing, 0);
-        for (int64_t from = distance; from < WAYS * distance && from < args->size; from += distance)
-            plan_recv(plan, ring_rank(args->rank, -(int)from, args->size), nothing, 0);
-    }
+    append_dissemination(plan, args, 4);
 }
 
 /* Sends from every rank to every other one, so each rank can tell by itself which ranks have not called the barrier. */

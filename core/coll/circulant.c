@@ -21,10 +21,7 @@ struct ring_of_blocks {
 /* Returns where a block begins. */
 static int64_t block_at(const struct ring_of_blocks *blocks, int block)
 {
-    if (blocks->count == NULL) return ring_chunk_at(blocks->numel, blocks->size, block);
-    int64_t at = 0;
-    for (int i = 0; i < block; i++) at += blocks->count[i];
-    return at;
+    return blocks->count == NULL ? ring_chunk_at(blocks->numel, blocks->size, block) : ring_sum(blocks->count, block);
 }
 
 /* Finds the numbers first .. first + n - 1, which may pass the end of the buffer.  Returns the first of at most two
@@ -100,7 +97,7 @@ void reduce_scatter_circulant(struct plan *plan, const struct coll_args *args)
 {
     const struct ring_of_blocks blocks = {args->in.count, 0, args->size, args->rank};
     int64_t total = block_at(&blocks, args->size), n = args->in.count[args->rank];
-    struct plan_ref in = coll_flat_input(plan, args, total), acc = plan_scratch(plan, total);
+    struct plan_ref in = coll_flat_input(plan, args), acc = plan_scratch(plan, total);
     append_reduce_scatter(plan, args, &blocks, in, acc);
     struct plan_ref own = plan_shift(acc, block_at(&blocks, args->rank));
     if (args->average) plan_average(plan, own, own, n);

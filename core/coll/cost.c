@@ -112,19 +112,12 @@ const struct coll_algorithm *cost_cheapest(const struct coll_args *args, double 
     return NULL;
 }
 
-static int64_t sum_counts(const int64_t *count, int size)
-{
-    int64_t sum = 0;
-    for (int i = 0; i < size; i++) sum += count[i];
-    return sum;
-}
-
 int64_t cost_elements(const struct coll_args *args)
 {
     if (!tutti_kind_has_blocks(args->kind)) return args->count;
     if (args->even) return ring_times(args->count, args->size);
     if (!tutti_kind_knows_blocks(args->kind)) return 0;
-    return sum_counts(tutti_kind_in_blocks(args->kind) ? args->in.count : args->out.count, args->size);
+    return ring_sum(tutti_kind_in_blocks(args->kind) ? args->in.count : args->out.count, args->size);
 }
 
 double cost_bytes(const struct coll_args *args)

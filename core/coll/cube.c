@@ -1,4 +1,5 @@
-/* Recursive halving and doubling on a hypercube: the two halves of Rabenseifner's algorithms.
+/* Hypercubes: recursive halving and doubling, the two halves of Rabenseifner's algorithms, and the part of an
+ * all-reduce that folds ranks.
  *
  * A window is a range of consecutive chunks, one chunk per corner.  It starts with all chunks.  Each round halves it,
  * or doubles it on the way back, between the two corners that differ in one bit. */
@@ -60,6 +61,41 @@ void coll_cube_all_gather(struct plan *plan, const struct coll_args *args, const
         coll_recv(plan, args, peer, missing, n);
     }
     if (tree_has_folded(cube->fold, cube->v)) coll_send(plan, args, coll_cube_partner(cube), data, numel);
+}
+
+static void append_all_reduce(struct plan *plan, const struct coll_args *args, const struct coll_cube *cube,
+                              struct coll_sums *sums, coll_rounds *rounds)
+{
+    if (cube->corner < 0) {
+        plan_send(plan, coll_cube_partner(cube), sums->own, sums->numel);
+        plan_recv(plan, coll_cube_partner(cube), sums->out, sums->numel);
+        return;
+    }
+    bool has_folded = tree_has_folded(cube->fold, cube->v);
+    if (has_folded) {
+        plan_recv_reduce(plan, coll_cube_partner(cube), sums->out, sums->own, sums->numel);
+        sums->own = sums->out;
+        sums->in_place = true;
+    }
+    rounds(plan, cube, sums);
+    if (args->average) plan_average(plan, sums->out, sums->out, sums->numel);
+    if (has_folded) plan_send(plan, coll_cube_partner(cube), sums->out, sums->numel);
+}
+
+void coll_cube_all_reduce(struct plan *plan, const struct coll_args *args, int slot_pieces, coll_rounds *rounds)
+{
+    struct coll_cube cube = coll_cube(args, 0);
+    int64_t piece = ring_min(args->segment, args->count);
+    struct coll_slots slots = coll_slots(plan, args->count, args->segment, slot_pieces * piece);
+    for (int64_t j = 0; j < ring_segments(args->count, args->segment); j++) {
+        int64_t at = j * args->segment;
+        struct coll_sums sums = {.own = plan_at(PLAN_IN(0), at),
+                                 .out = plan_at(PLAN_OUT(0), at),
+                                 .slot = coll_slot(slots, j),
+                                 .in_place = args->in_place,
+                                 .numel = ring_segment_numel(args->count, args->segment, j)};
+        append_all_reduce(plan, args, &cube, &sums, rounds);
+    }
 }
 
 void coll_cube_gather(struct plan *plan, const struct coll_args *args, const struct coll_cube *cube,

@@ -114,8 +114,7 @@ static void append_all_gather(struct plan *plan, const struct coll_args *args, b
     struct hierarchy hierarchy;
     if (!hierarchy_open(plan, args, one, &hierarchy)) return;
     struct area area = open_area(plan, &hierarchy, &args->out, plan_at(PLAN_OUT(0), 0));
-    int64_t total = 0;
-    for (int i = 0; i < args->size; i++) total += args->out.count[i];
+    int64_t total = ring_sum(args->out.count, args->size);
     gather_own_host(plan, &hierarchy, area);
     if (hierarchy.is_leader) {
         int64_t n = set_slices_between(&hierarchy, &args->out, false);
@@ -192,12 +191,9 @@ static void append_reduce_scatter(struct plan *plan, const struct coll_args *arg
     if (!hierarchy_open(plan, args, one, &hierarchy)) return;
     struct area area = open_area(plan, &hierarchy, &args->in, plan_at(PLAN_IN(0), 0));
     struct plan_ref slice = plan_at(PLAN_OUT(0), 0);
-    int64_t total = 0;
-    for (int i = 0; i < args->size; i++) {
-        if (!area.direct) plan_copy(plan, plan_shift(area.at, hierarchy.block[i]), coll_in(args, i), args->in.count[i]);
-        total += args->in.count[i];
-    }
-    struct plan_ref sums = reduce_within(plan, &hierarchy, area, total);
+    for (int i = 0; i < args->size && !area.direct; i++)
+        plan_copy(plan, plan_shift(area.at, hierarchy.block[i]), coll_in(args, i), args->in.count[i]);
+    struct plan_ref sums = reduce_within(plan, &hierarchy, area, ring_sum(args->in.count, args->size));
     if (hierarchy.is_leader) {
         int64_t n = set_slices_between(&hierarchy, &args->in, true);
         struct coll_args part = hierarchy_between(&hierarchy, TUTTI_REDUCE_SCATTER, n);

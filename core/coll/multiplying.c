@@ -43,34 +43,16 @@ static void append_exchange(struct plan *plan, const struct coll_cube *cube, int
     append_sum(plan, x, ways, at, out, numel);
 }
 
-static void append_piece(struct plan *plan, const struct coll_args *args, const struct coll_cube *cube, int64_t at,
-                         int64_t numel, struct plan_ref slot)
+static void append_multiplying(struct plan *plan, const struct coll_cube *cube, const struct coll_sums *sums)
 {
-    struct plan_ref own = plan_at(PLAN_IN(0), at), out = plan_at(PLAN_OUT(0), at);
-    if (cube->corner < 0) {
-        plan_send(plan, coll_cube_partner(cube), own, numel);
-        plan_recv(plan, coll_cube_partner(cube), out, numel);
-        return;
-    }
-    bool has_folded = tree_has_folded(cube->fold, cube->v);
-    if (has_folded) {
-        plan_recv_reduce(plan, coll_cube_partner(cube), out, own, numel);
-        own = out;
-    }
+    struct plan_ref own = sums->own;
     for (int bit = 1; bit < cube->fold.corners; bit *= ways_of(cube, bit)) {
-        append_exchange(plan, cube, bit, own, out, slot, numel);
-        own = out;
+        append_exchange(plan, cube, bit, own, sums->out, sums->slot, sums->numel);
+        own = sums->out;
     }
-    if (args->average) plan_average(plan, out, out, numel);
-    if (has_folded) plan_send(plan, coll_cube_partner(cube), out, numel);
 }
 
 void all_reduce_recursive_multiplying(struct plan *plan, const struct coll_args *args)
 {
-    struct coll_cube cube = coll_cube(args, 0);
-    int64_t piece = ring_min(args->segment, args->count);
-    struct coll_slots slots = coll_slots(plan, args->count, args->segment, (WAYS - 1) * piece);
-    for (int64_t j = 0; j < ring_segments(args->count, args->segment); j++)
-        append_piece(plan, args, &cube, j * args->segment, ring_segment_numel(args->count, args->segment, j),
-                     coll_slot(slots, j));
+    coll_cube_all_reduce(plan, args, WAYS - 1, append_multiplying);
 }

@@ -86,6 +86,17 @@ static inline int64_t coll_largest(const int64_t *count, int size)
     return largest;
 }
 
+/* Copies the input to scratch, block after block.  Returns the copy. */
+static inline struct plan_ref coll_copy_input(struct plan *plan, const struct coll_args *args)
+{
+    struct plan_ref copy = plan_scratch(plan, ring_sum(args->in.count, args->size)), to = copy;
+    for (int i = 0; i < args->size; i++) {
+        plan_copy(plan, to, coll_in(args, i), args->in.count[i]);
+        to = plan_shift(to, args->in.count[i]);
+    }
+    return copy;
+}
+
 /* Scratch buffers that the pieces use in turn. */
 struct coll_slots {
     struct plan_ref first;
@@ -104,8 +115,11 @@ static inline struct plan_ref coll_slot(struct coll_slots slots, int64_t piece)
     return plan_shift(slots.first, piece % slots.slots * slots.numel);
 }
 
-/* Returns a reduce_scatter's input with consecutive blocks of `total` elements, copied to scratch if necessary. */
-struct plan_ref coll_flat_input(struct plan *plan, const struct coll_args *args, int64_t total);
+/* Returns the input with consecutive blocks, copied to scratch if necessary. */
+static inline struct plan_ref coll_flat_input(struct plan *plan, const struct coll_args *args)
+{
+    return args->in.list ? coll_copy_input(plan, args) : coll_in(args, 0);
+}
 
 /* ---- parts of algorithms, each for one piece of the data ----------------------------------------------------- */
 
@@ -151,6 +165,21 @@ void coll_cube_reduce_scatter(struct plan *plan, const struct coll_args *args, c
 /* All-gathers by recursive doubling: from one chunk per corner to all chunks on all ranks. */
 void coll_cube_all_gather(struct plan *plan, const struct coll_args *args, const struct coll_cube *cube,
                           struct plan_ref data, int64_t numel);
+
+/* What a rank has in the rounds of an all-reduce over the corners, for one piece of the data. */
+struct coll_sums {
+    struct plan_ref own, out; /* its sum so far; where the result goes */
+    struct plan_ref slot;     /* scratch */
+    bool in_place;            /* own is out */
+    int64_t numel;
+};
+
+/* Appends the rounds among the corners. */
+typedef void coll_rounds(struct plan *plan, const struct coll_cube *cube, const struct coll_sums *sums);
+
+/* Appends an all-reduce in which the corners run `rounds` on each piece, with `slot_pieces` pieces of scratch.  Folded
+ * ranks send their input and receive the result. */
+void coll_cube_all_reduce(struct plan *plan, const struct coll_args *args, int slot_pieces, coll_rounds *rounds);
 
 /* Gathers from one chunk per corner to all chunks on corner 0. */
 void coll_cube_gather(struct plan *plan, const struct coll_args *args, const struct coll_cube *cube,

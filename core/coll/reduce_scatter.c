@@ -50,29 +50,10 @@ void reduce_scatter_pairwise(struct plan *plan, const struct coll_args *args)
     if (args->average) plan_average(plan, out, out, args->in.count[rank]);
 }
 
-/* Returns the offset of rank's block if all blocks are consecutive. */
-static int64_t block_offset(const struct coll_args *args, int rank)
-{
-    int64_t at = 0;
-    for (int i = 0; i < rank; i++) at += args->in.count[i];
-    return at;
-}
-
 /* Returns the offset of a corner's blocks: its rank's and those of the rank folded into it. */
 static int64_t corner_offset(const struct coll_args *args, const struct coll_cube *cube, int corner)
 {
-    return block_offset(args, tree_corner_rank(cube->fold, corner));
-}
-
-struct plan_ref coll_flat_input(struct plan *plan, const struct coll_args *args, int64_t total)
-{
-    if (!args->in.list) return coll_in(args, 0);
-    struct plan_ref input = plan_scratch(plan, total), to = input;
-    for (int i = 0; i < args->size; i++) {
-        plan_copy(plan, to, coll_in(args, i), args->in.count[i]);
-        to = plan_shift(to, args->in.count[i]);
-    }
-    return input;
+    return ring_sum(args->in.count, tree_corner_rank(cube->fold, corner));
 }
 
 static void append_halving_round(struct plan *plan, const struct coll_args *args, const struct coll_cube *cube, int bit,
@@ -91,7 +72,7 @@ static void append_halving_result(struct plan *plan, const struct coll_args *arg
                                   struct plan_ref acc)
 {
     int rank = args->rank;
-    struct plan_ref own = plan_shift(acc, block_offset(args, rank));
+    struct plan_ref own = plan_shift(acc, ring_sum(args->in.count, rank));
     struct plan_ref next = plan_shift(own, args->in.count[rank]);
     if (args->average) plan_average(plan, own, own, args->in.count[rank]);
     plan_copy(plan, plan_at(PLAN_OUT(0), 0), own, args->in.count[rank]);
@@ -103,8 +84,8 @@ static void append_halving_result(struct plan *plan, const struct coll_args *arg
 void reduce_scatter_recursive_halving(struct plan *plan, const struct coll_args *args)
 {
     struct coll_cube cube = coll_cube(args, 0);
-    int64_t total = block_offset(args, args->size);
-    struct plan_ref in = coll_flat_input(plan, args, total);
+    int64_t total = ring_sum(args->in.count, args->size);
+    struct plan_ref in = coll_flat_input(plan, args);
     if (cube.corner < 0) {
         coll_send(plan, args, coll_cube_partner(&cube), in, total);
         coll_recv(plan, args, coll_cube_partner(&cube), plan_at(PLAN_OUT(0), 0), args->in.count[args->rank]);

@@ -47,4 +47,12 @@ static inline int64_t ring_times(int64_t segment, int n)
     return segment > INT64_MAX / n ? INT64_MAX : segment * n;
 }
 
+/* Returns the sum of the first n counts of a list indexed by rank: where block n begins if blocks are consecutive. */
+static inline int64_t ring_sum(const int64_t *count, int n)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < n; i++) sum += count[i];
+    return sum;
+}
+
 #endif
