@@ -181,11 +181,15 @@ static bool cut(struct transport *transport, int32_t rank, struct transport_writ
 
 /* ---- the table --------------------------------------------------------------------------------------------- */
 
+enum { SPREAD_EVERY = 16 }; /* idle rounds between looks at the cores */
+
 static int progress(struct transport *transport)
 {
     struct shm *shm = shm_of(transport);
     int moved = shm_progress(shm);
-    return moved + shm_stream_progress(shm);
+    moved += shm_stream_progress(shm);
+    if (moved == 0 && !shm->shares_cores && ++shm->pauses % SPREAD_EVERY == 0) shm_affinity_spread(shm);
+    return moved;
 }
 
 static int arm(struct transport *transport, int *descriptors)
