@@ -126,6 +126,25 @@ int links_find(struct tutti_group *group)
     return status;
 }
 
+static void log_link(const struct tutti_group *group, const char *backend, const char *where, const tutti_link *link)
+{
+    log_write(LOG_INFO,
+              "group %s: rank %d: %s messages %s: latency %" PRIi64 " ns, %" PRIi64 " of it busy, %" PRIi64
+              " bytes/us (0: assumed)",
+              group->name, group->rank, backend, where, link->latency_ns, link->overhead_ns, link->bytes_per_us);
+}
+
+void links_log(const struct tutti_group *group)
+{
+    for (int device = 0; device < 2; device++)
+        for (int i = 0; i < group->n_entries[device]; i++) {
+            const struct backend_entry *entry = &group->entries[device][i];
+            if (!is_known(&entry->links) || !is_first_of(group, entry)) continue;
+            log_link(group, entry->backend->name, "between hosts", &entry->links.between);
+            log_link(group, entry->backend->name, "within a host", &entry->links.within);
+        }
+}
+
 size_t links_print(const struct tutti_group *group, char text[LINKS_TEXT_MAX])
 {
     size_t used = 0;

@@ -83,21 +83,30 @@ static int publish_topology(struct tutti_group *group, int status)
     return status;
 }
 
-/* Waits for rank 0's text, which it publishes after it has measured. */
-static int await_topology(struct tutti_group *group, char *text, size_t *bytes)
+/* Returns OK if rank 0 has published meanwhile: a process may end as soon as it has read the text.  Otherwise keeps the
+ * error. */
+static int look_again(struct tutti_group *group, int status, char *text, size_t *bytes)
 {
-    int64_t deadline_ns = clock_deadline_ns(group->open_timeout_ms);
-    for (;;) {
-        int status = tutti_store_get(group->store, topology_key, text, TOPOLOGY_TEXT_MAX, bytes, LIVENESS_CHECK_MS);
+    char failure[ERROR_TEXT_MAX];
+    snprintf(failure, sizeof failure, "%s", error_text());
+    if (tutti_store_get(group->store, topology_key, text, TOPOLOGY_TEXT_MAX, bytes, 1) == TUTTI_OK) return TUTTI_OK;
+    return error_set(status, "%s", failure);
+}
+
+/* Waits for rank 0's text, which it publishes after it has measured.  Fails at once if a process has ended. */
+static int await_topology(struct tutti_group *group, int64_t limit_ms, char *text, size_t *bytes)
+{
+    int64_t deadline_ns = clock_deadline_ns(limit_ms);
+    int status;
+    do {
+        status = tutti_store_get(group->store, topology_key, text, TOPOLOGY_TEXT_MAX, bytes, LIVENESS_CHECK_MS);
         if (status != TUTTI_ERR_TIMEOUT) return status;
         status = processes_check(group);
-        if (status != TUTTI_OK) return status;
-        if (clock_now_ns() > deadline_ns)
-            return error_set(TUTTI_ERR_TIMEOUT,
-                             "rank 0 has not published the topology within %" PRIi64
-                             " ms; check rank 0 or raise the timeout",
-                             group->open_timeout_ms);
-    }
+    } while (status == TUTTI_OK && clock_now_ns() < deadline_ns);
+    if (status != TUTTI_OK) return look_again(group, status, text, bytes);
+    return error_set(TUTTI_ERR_TIMEOUT,
+                     "rank 0 has not published the topology within %" PRIi64 " ms; check rank 0 or raise the timeout",
+                     limit_ms);
 }
 
 /* Reads rank 0's text.  It comes from the store, so any rank may have written it. */
@@ -117,16 +126,26 @@ static int read_topology(struct tutti_group *group, const char *text)
     return group->tuning != NULL ? TUTTI_OK : error_set(TUTTI_ERR_NO_MEMORY, "out of memory for the tuning file");
 }
 
-static int receive_topology(struct tutti_group *group)
+/* Receives what rank 0 has found.  If this rank has failed meanwhile, it first looks for the reason on rank 0, which
+ * may have left because of it. */
+static int receive_topology(struct tutti_group *group, int failed)
 {
+    enum { FAILED_MS = 2000 };
+    char failure[ERROR_TEXT_MAX];
     size_t bytes = 0;
+    int64_t limit_ms = group->open_timeout_ms;
+    if (failed != TUTTI_OK && limit_ms > FAILED_MS) limit_ms = FAILED_MS;
+    snprintf(failure, sizeof failure, "%s", failed != TUTTI_OK ? error_text() : "");
     char *text = malloc(TOPOLOGY_TEXT_MAX + 1);
     if (text == NULL)
         return error_set(TUTTI_ERR_NO_MEMORY, "out of memory for the %d bytes of the tuning file",
                          (int)TUNING_TEXT_MAX);
-    int status = await_topology(group, text, &bytes);
+    int status = await_topology(group, limit_ms, text, &bytes);
     text[bytes <= TOPOLOGY_TEXT_MAX ? bytes : 0] = '\0';
-    if (status == TUTTI_OK) status = read_topology(group, text);
+    if (status == TUTTI_OK)
+        status = read_topology(group, text);
+    else if (failed != TUTTI_OK)
+        status = error_set(failed, "%s", failure);
     free(text);
     return status;
 }
@@ -137,10 +156,9 @@ static int share_topology(struct tutti_group *group, int status)
 {
     if (group != group->root) return status;
     if (status == TUTTI_OK && group->rank == 0) group->tuning = tuning_read(env_string("TUTTI_TUNING", NULL));
-    if (group->size == 1) return status;
+    if (group->size == 1 || (status != TUTTI_OK && group->rank != 0)) return status;
     if (status == TUTTI_OK) status = links_find(group);
-    if (group->rank == 0) return publish_topology(group, status);
-    return status == TUTTI_OK ? receive_topology(group) : status;
+    return group->rank == 0 ? publish_topology(group, status) : receive_topology(group, status);
 }
 
 /* Groups use the figures of their tree's first group. */
@@ -235,6 +253,7 @@ int topology_read(struct tutti_group *group)
         for (int i = 0; status == TUTTI_OK && i < group->n_entries[device]; i++)
             status = find_hosts(group, &group->entries[device][i]);
     status = share_topology(group, status);
+    if (status == TUTTI_OK && group == group->root) links_log(group);
     for (int device = 0; device < 2; device++)
         for (int i = 0; status == TUTTI_OK && i < group->n_entries[device]; i++) {
             struct backend_entry *entry = &group->entries[device][i];

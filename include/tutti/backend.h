@@ -542,7 +542,7 @@ typedef struct tutti_backend {
      * ranks can measure together.  The core rounds rank 0's figures and uses them on all ranks and in all groups of the
      * tree; those of other ranks are ignored.  Must not use the store.  May block for as long as a measurement takes,
      * bounded by a small part of info->open_timeout_ms.  An error of rank 0 fails the creation of the group on all
-     * ranks.  Optional. */
+     * ranks, one of another rank only if rank 0 does not report.  Optional. */
     int (*links)(void *group, tutti_links *links);
 } tutti_backend;
 
