@@ -312,8 +312,6 @@ static void add_fan(const struct model *model, struct sum *sum, double bytes, bo
     if (far > 0) add_messages(model, &fan, 1, far, bytes, all ? model->per_host : 1, does);
     add_messages(model, &sends, 0, near + far - 1, bytes, far > 0 ? 1 : 0, SENDS);
     fan.latency += busy_of(&sends);
-    /* in a part blocks become ready in the order of hosts, so all send to the same one at a time */
-    if (all && model->is_part && model->hosts > 1) fan.in *= 2;
     add_root(sum, &fan);
 }
 
