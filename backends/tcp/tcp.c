@@ -274,6 +274,14 @@ static int tcp_hosts(void *state, int32_t *host)
     return TUTTI_OK;
 }
 
+/* Ranks that all share memory have no network, and the core's assumptions are about shared memory. */
+static int tcp_links(void *state, tutti_links *links)
+{
+    const struct tcp_group *self = state;
+    return is_first(self) && self->fabric != NULL ? fabric_find_links(self->fabric, self->shm != NULL, links)
+                                                  : TUTTI_OK;
+}
+
 static int tcp_describe(const tutti_host *host, void *state, char *text, size_t capacity)
 {
     const struct tcp_group *self = state;
@@ -309,8 +317,6 @@ const tutti_backend tutti_backend_v1 = {
     .arm = tcp_arm,
     .cancel = tcp_cancel,
     .notify = tcp_notify,
-    .latency_ns = 7000,
-    .bytes_per_us = 2500,
     .segment_bytes = 256 << 10,
     .traits = TUTTI_BACKEND_UNSIZED | TUTTI_BACKEND_OPENS_ALONE,
     .alloc = tcp_alloc,
@@ -327,4 +333,5 @@ const tutti_backend tutti_backend_v1 = {
     .reclaim = shm_reclaim,
     .paths = paths,
     .choose = tcp_choose,
+    .links = tcp_links,
 };

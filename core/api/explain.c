@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/sized.h"
+#include "coll/cost_phases.h"
 #include "coll/override.h"
 #include "group/default_group.h"
 #include "group/group_check.h"
@@ -215,6 +216,30 @@ static void put_reason(struct text *text, const struct tutti_group *group, const
         put_others(text, algorithm->kind, algorithm->name);
 }
 
+static const char *source_of(int32_t source)
+{
+    return source == TUTTI_LINK_MEASURED ? "measured" : source == TUTTI_LINK_INTERFACE ? "interface" : "assumed";
+}
+
+static void put_link(struct text *text, const char *where, const tutti_link *known, int64_t latency_ns,
+                     int64_t overhead_ns, int64_t bytes_per_us)
+{
+    put(text, "%s: latency %.2f us (%s), %.2f us of it busy, %" PRId64 " bytes/us (%s)\n", where,
+        (double)latency_ns / 1000, source_of(known->latency_from), (double)overhead_ns / 1000, bytes_per_us,
+        source_of(known->bytes_from));
+}
+
+/* Prints the figures of the links, from which the estimates follow, and where they come from. */
+static void put_links(struct text *text, const struct backend_entry *entry)
+{
+    struct coll_link given = plan_cache_link(entry), link = cost_link(&given);
+    if (entry->hosts == NULL || entry->hosts->n > 1)
+        put_link(text, "between hosts", &entry->links.between, link.latency_ns, link.overhead_ns, link.bytes_per_us);
+    if (entry->hosts == NULL || entry->hosts->most > 1)
+        put_link(text, "within a host", &entry->links.within, link.local_latency_ns, link.local_overhead_ns,
+                 link.local_bytes_per_us);
+}
+
 /* Counts the bytes that this rank sends in the plan, in total and to other hosts. */
 static void put_steps(struct text *text, const struct plan *plan, const struct coll_hosts *hosts)
 {
@@ -241,6 +266,7 @@ static int put_plan(struct text *text, const struct tutti_group *group, const st
     if (status != TUTTI_OK) return status;
     put(text, "%s: a plan over its messages\n", entry->backend->name);
     put_reason(text, group, algorithm, &reason);
+    put_links(text, entry);
     if (TUTTI_HAS(entry->backend, segment_bytes) && entry->backend->segment_bytes > 0)
         put(text, "segments of up to %" PRId64 " bytes\n", entry->backend->segment_bytes);
     put_steps(text, plan, entry->hosts);

@@ -29,7 +29,7 @@ struct coll_hosts {
  * memory.  The caller frees the result with free(). */
 struct coll_hosts *coll_hosts_new(const int32_t *host, int size);
 
-/* A backend's messages between hosts.  All ranks of a group have the same values. */
+/* A backend's messages between hosts and within one.  All ranks of a group have the same values. */
 struct coll_link {
     int64_t latency_ns;    /* latency of a small message */
     int64_t bytes_per_us;  /* bandwidth of a large message */
@@ -38,6 +38,8 @@ struct coll_link {
     int64_t overhead_ns;            /* the part of the latency for which a processor is busy, on each side */
     int64_t host_bytes_per_us;      /* bandwidth of all ranks of a host together */
     int64_t processor_bytes_per_us; /* bandwidth of a rank whose processor moves the bytes; 0: the network does */
+    /* within a host */
+    int64_t local_latency_ns, local_overhead_ns, local_bytes_per_us;
 };
 
 struct coll_args;

@@ -64,26 +64,55 @@ static double pieces_of(double bytes, double piece)
 /* ---- the group ----------------------------------------------------------------------------------------------------
  */
 
+static int64_t given_or(int64_t given, int64_t assumed)
+{
+    return given > 0 ? given : assumed;
+}
+
+static int64_t least_of(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+struct coll_link cost_link(const struct coll_link *given)
+{
+    struct coll_link link = given != NULL ? *given : (struct coll_link){0};
+    link.latency_ns = given_or(link.latency_ns, LINK_LATENCY);
+    link.overhead_ns = given_or(link.overhead_ns, link.latency_ns / LATENCY_PER_OVERHEAD);
+    link.bytes_per_us = given_or(link.bytes_per_us, LINK_BYTES);
+    bool known = link.local_latency_ns > 0;
+    int64_t overhead = known ? link.local_latency_ns / LATENCY_PER_OVERHEAD : LOCAL_OVERHEAD;
+    link.local_latency_ns = known ? link.local_latency_ns : least_of(LOCAL_LATENCY, link.latency_ns);
+    link.local_overhead_ns =
+        given_or(link.local_overhead_ns, known ? overhead : least_of(LOCAL_OVERHEAD, link.overhead_ns));
+    link.local_bytes_per_us = given_or(link.local_bytes_per_us, LOCAL_BYTES);
+    return link;
+}
+
 static struct wire make_net(const struct coll_link *link)
 {
-    bool known = link != NULL && link->latency_ns > 0 && link->bytes_per_us > 0;
-    struct wire net = {.latency = known ? (double)link->latency_ns : LINK_LATENCY};
-    net.overhead = known && link->overhead_ns > 0 ? (double)link->overhead_ns : net.latency / LATENCY_PER_OVERHEAD;
-    net.rank = known ? per_byte(link->bytes_per_us, 0) : per_byte(LINK_BYTES, 0);
-    net.host = known ? per_byte(link->host_bytes_per_us, net.rank) : net.rank;
-    net.send = net.receive = known ? per_byte(link->processor_bytes_per_us, 0) : 0;
+    struct wire net = {.latency = (double)link->latency_ns, .overhead = (double)link->overhead_ns};
+    net.rank = per_byte(link->bytes_per_us, 0);
+    net.host = per_byte(link->host_bytes_per_us, net.rank);
+    net.send = net.receive = per_byte(link->processor_bytes_per_us, 0);
     return net;
+}
+
+static struct wire make_own(const struct coll_link *link)
+{
+    struct wire own = {.latency = (double)link->local_latency_ns, .overhead = (double)link->local_overhead_ns};
+    own.receive = per_byte(link->local_bytes_per_us, 0); /* the receiver copies */
+    own.host = own.receive / LOCAL_COPIES;
+    return own;
 }
 
 static struct model make_model(const struct coll_args *args)
 {
     const struct coll_hosts *hosts = args->hosts;
     struct model model = {.size = args->size, .corners = tree_power(args->size), .per_host = 1, .hosts = args->size};
-    model.net = make_net(args->link);
-    model.own.latency = lesser(LOCAL_LATENCY, model.net.latency);
-    model.own.overhead = lesser(LOCAL_OVERHEAD, model.net.overhead);
-    model.own.receive = 1000.0 / LOCAL_BYTES; /* the receiver copies */
-    model.own.host = model.own.receive / LOCAL_COPIES;
+    struct coll_link link = cost_link(args->link);
+    model.net = make_net(&link);
+    model.own = make_own(&link);
     model.segment = args->segment > 0 ? (double)args->segment * (double)args->element : 1;
     if (args->is_part && args->lanes == 0) model.per_host = args->size;
     if (args->is_part && args->lanes > 0) model.net.host *= args->lanes;
@@ -283,8 +312,6 @@ static void add_fan(const struct model *model, struct sum *sum, double bytes, bo
     if (far > 0) add_messages(model, &fan, 1, far, bytes, all ? model->per_host : 1, does);
     add_messages(model, &sends, 0, near + far - 1, bytes, far > 0 ? 1 : 0, SENDS);
     fan.latency += busy_of(&sends);
-    /* in a part blocks become ready in the order of hosts, so all send to the same one at a time */
-    if (all && model->is_part && model->hosts > 1) fan.in *= 2;
     add_root(sum, &fan);
 }
 

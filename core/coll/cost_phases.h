@@ -12,6 +12,9 @@ struct cost_span {
 /* Returns the span of an algorithm without parts, for `bytes` of the whole operation. */
 struct cost_span cost_phases(const struct coll_algorithm *algorithm, const struct coll_args *args, double bytes);
 
+/* Returns the link with assumptions in place of what is unknown. */
+struct coll_link cost_link(const struct coll_link *given);
+
 /* Returns the time in which a rank copies. */
 double cost_copy(double bytes);
 

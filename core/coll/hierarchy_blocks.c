@@ -142,11 +142,12 @@ void all_gather_leaders(struct plan *plan, const struct coll_args *args)
 /* ---- reduce_scatter --------------------------------------------------------------------------------------------- */
 
 /* Reduces this lane's slices of all hosts over the ranks of this host.  Returns the location of the consecutive
- * results. */
+ * results.  Each host begins with the slices of the next one, so that the hosts do not all send to the same host. */
 static struct plan_ref reduce_within(struct plan *plan, struct hierarchy *hierarchy, struct area area, int64_t total)
 {
     const struct coll_blocks *in = &hierarchy->args->in;
-    int64_t at, end = 0;
+    int64_t at, end = 0, next = 0;
+    int n_hosts = hierarchy->hosts->n;
     if (hierarchy->n_local == 1) return area.at; /* the only rank of the host has its input already */
     if (hierarchy->slices == 1) {
         struct plan_ref sums = plan_scratch(plan, hierarchy->is_leader ? total : 0);
@@ -155,10 +156,14 @@ static struct plan_ref reduce_within(struct plan *plan, struct hierarchy *hierar
         coll_part(plan, &part, hierarchy->local, area.at, sums);
         return sums;
     }
-    for (int host = 0; host < hierarchy->hosts->n && hierarchy->is_leader; host++)
+    for (int host = 0; host < n_hosts && hierarchy->is_leader; host++) {
         end += find_slice(hierarchy, in, host, hierarchy->lane, &at);
-    struct plan_ref sums = plan_scratch(plan, end), to = sums;
-    for (int host = 0; host < hierarchy->hosts->n; host++) {
+        if (host == hierarchy->host) next = end;
+    }
+    struct plan_ref sums = plan_scratch(plan, end), to = plan_shift(sums, next);
+    for (int i = 1; i <= n_hosts; i++) {
+        int host = (hierarchy->host + i) % n_hosts;
+        if (host == 0) to = sums;
         int64_t n = set_slices_within(hierarchy, in, host);
         struct coll_args part = hierarchy_within(hierarchy, TUTTI_REDUCE_SCATTER, n);
         part.in_place = false;

@@ -5,11 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/env.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "bootstrap/liveness.h"
 #include "coll/override.h"
 #include "group/entries.h"
+#include "group/links.h"
+#include "group/processes.h"
 #include "progress/engine.h"
 
 enum { ALGORITHM_MAX = 400 };
@@ -46,35 +50,122 @@ int topology_check_alike(const struct tutti_group *group)
         theirs, rank, mine, group->rank);
 }
 
-/* Publishes this rank's part.  All ranks use rank 0's tuning file.  Rank 0 publishes it before the ranks agree that a
- * backend has opened, and the others read it afterwards, so no rank waits. */
 int topology_publish(struct tutti_group *group)
 {
-    if (group != group->root) return TUTTI_OK;
-    int status = group->size > 1 ? publish_algorithm(group) : TUTTI_OK;
-    if (status != TUTTI_OK || group->rank != 0) return status;
-    group->tuning = tuning_read(env_string("TUTTI_TUNING", NULL));
-    if (group->size == 1) return TUTTI_OK;
-    const char *text = group->tuning != NULL ? group->tuning : "";
-    return tutti_store_set(group->store, "tuning", text, strlen(text));
+    return group == group->root && group->size > 1 ? publish_algorithm(group) : TUTTI_OK;
 }
 
-static int read_tuning(struct tutti_group *group)
+/* ---- what rank 0 publishes ----------------------------------------------------------------------------------------
+ *
+ * One value: the figures of the links (links.h), then the text of the tuning file.  After a failure on rank 0 it is
+ * "failed STATUS TEXT" instead. */
+
+static const char topology_key[] = "topology";
+enum { TOPOLOGY_TEXT_MAX = LINKS_TEXT_MAX + TUNING_TEXT_MAX };
+
+static int publish_topology(struct tutti_group *group, int status)
 {
+    char links[LINKS_TEXT_MAX], failure[ERROR_TEXT_MAX];
+    if (status != TUTTI_OK) {
+        snprintf(failure, sizeof failure, "%s", error_text());
+        int n = snprintf(links, sizeof links, "failed %d %s", status, failure);
+        tutti_store_set(group->store, topology_key, links, (size_t)n);
+        return error_set(status, "%s", failure);
+    }
+    const char *tuning = group->tuning != NULL ? group->tuning : "";
+    size_t used = links_print(group, links), bytes = strlen(tuning);
+    char *text = malloc(used + bytes + 1);
+    if (text == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "out of memory for the tuning file");
+    memcpy(text, links, used);
+    memcpy(text + used, tuning, bytes);
+    status = tutti_store_set(group->store, topology_key, text, used + bytes);
+    free(text);
+    return status;
+}
+
+/* Returns OK if rank 0 has published meanwhile: a process may end as soon as it has read the text.  Otherwise keeps the
+ * error. */
+static int look_again(struct tutti_group *group, int status, char *text, size_t *bytes)
+{
+    char failure[ERROR_TEXT_MAX];
+    snprintf(failure, sizeof failure, "%s", error_text());
+    if (tutti_store_get(group->store, topology_key, text, TOPOLOGY_TEXT_MAX, bytes, 1) == TUTTI_OK) return TUTTI_OK;
+    return error_set(status, "%s", failure);
+}
+
+/* Waits for rank 0's text, which it publishes after it has measured.  Fails at once if a process has ended. */
+static int await_topology(struct tutti_group *group, int64_t limit_ms, char *text, size_t *bytes)
+{
+    int64_t deadline_ns = clock_deadline_ns(limit_ms);
+    int status;
+    do {
+        status = tutti_store_get(group->store, topology_key, text, TOPOLOGY_TEXT_MAX, bytes, LIVENESS_CHECK_MS);
+        if (status != TUTTI_ERR_TIMEOUT) return status;
+        status = processes_check(group);
+    } while (status == TUTTI_OK && clock_now_ns() < deadline_ns);
+    if (status != TUTTI_OK) return look_again(group, status, text, bytes);
+    return error_set(TUTTI_ERR_TIMEOUT,
+                     "rank 0 has not published the topology within %" PRIi64 " ms; check rank 0 or raise the timeout",
+                     limit_ms);
+}
+
+/* Reads rank 0's text.  It comes from the store, so any rank may have written it. */
+static int read_topology(struct tutti_group *group, const char *text)
+{
+    int code = 0, used = 0;
+    if (sscanf(text, "failed %d %n", &code, &used) == 1 && code < 0 && code >= INT16_MIN)
+        return error_set(code, "rank 0: %s", text + used);
+    const char *tuning = links_read(group, text);
+    if (tuning == NULL)
+        return error_set(
+            TUTTI_ERR_STORE,
+            "the store's entry %s is not one of rank 0; check that all ranks run the same version of Tutti",
+            topology_key);
+    if (*tuning == '\0') return TUTTI_OK;
+    group->tuning = strdup(tuning);
+    return group->tuning != NULL ? TUTTI_OK : error_set(TUTTI_ERR_NO_MEMORY, "out of memory for the tuning file");
+}
+
+/* Receives what rank 0 has found.  If this rank has failed meanwhile, it first looks for the reason on rank 0, which
+ * may have left because of it. */
+static int receive_topology(struct tutti_group *group, int failed)
+{
+    enum { FAILED_MS = 2000 };
+    char failure[ERROR_TEXT_MAX];
     size_t bytes = 0;
-    if (group != group->root || group->rank == 0) return TUTTI_OK;
-    char *text = malloc(TUNING_TEXT_MAX + 1);
+    int64_t limit_ms = group->open_timeout_ms;
+    if (failed != TUTTI_OK && limit_ms > FAILED_MS) limit_ms = FAILED_MS;
+    snprintf(failure, sizeof failure, "%s", failed != TUTTI_OK ? error_text() : "");
+    char *text = malloc(TOPOLOGY_TEXT_MAX + 1);
     if (text == NULL)
         return error_set(TUTTI_ERR_NO_MEMORY, "out of memory for the %d bytes of the tuning file",
                          (int)TUNING_TEXT_MAX);
-    int status = tutti_store_get(group->store, "tuning", text, TUNING_TEXT_MAX, &bytes, group->open_timeout_ms);
-    if (status == TUTTI_OK && bytes > 0 && bytes <= TUNING_TEXT_MAX) {
-        text[bytes] = '\0';
-        group->tuning = text;
-        return TUTTI_OK;
-    }
+    int status = await_topology(group, limit_ms, text, &bytes);
+    text[bytes <= TOPOLOGY_TEXT_MAX ? bytes : 0] = '\0';
+    if (status == TUTTI_OK)
+        status = read_topology(group, text);
+    else if (failed != TUTTI_OK)
+        status = error_set(failed, "%s", failure);
     free(text);
     return status;
+}
+
+/* Finds how fast the links are and which measured rows apply.  All ranks use what rank 0 finds.  Each waits for it as
+ * it waits for the tuning file, so the figures cost no request to the store. */
+static int share_topology(struct tutti_group *group, int status)
+{
+    if (group != group->root) return status;
+    if (status == TUTTI_OK && group->rank == 0) group->tuning = tuning_read(env_string("TUTTI_TUNING", NULL));
+    if (group->size == 1 || (status != TUTTI_OK && group->rank != 0)) return status;
+    if (status == TUTTI_OK) status = links_find(group);
+    return group->rank == 0 ? publish_topology(group, status) : receive_topology(group, status);
+}
+
+/* Groups use the figures of their tree's first group. */
+static void inherit_links(struct tutti_group *group, struct backend_entry *entry)
+{
+    const struct backend_entry *whole = group != group->root ? entries_find(group->root, entry->backend) : NULL;
+    if (whole != NULL) entry->links = whole->links;
 }
 
 /* Finds which ranks share a host: from the backend for a tree's first group, and from that group's result for the
@@ -157,13 +248,16 @@ static int pass_rows(struct tutti_group *group, struct backend_entry *entry)
 
 int topology_read(struct tutti_group *group)
 {
-    int status = read_tuning(group);
-    if (status == TUTTI_OK) status = gather_paths(group);
+    int status = gather_paths(group);
+    for (int device = 0; device < 2; device++)
+        for (int i = 0; status == TUTTI_OK && i < group->n_entries[device]; i++)
+            status = find_hosts(group, &group->entries[device][i]);
+    status = share_topology(group, status);
+    if (status == TUTTI_OK && group == group->root) links_log(group);
     for (int device = 0; device < 2; device++)
         for (int i = 0; status == TUTTI_OK && i < group->n_entries[device]; i++) {
             struct backend_entry *entry = &group->entries[device][i];
-            status = find_hosts(group, entry);
-            if (status != TUTTI_OK) break;
+            inherit_links(group, entry);
             read_rows(group, entry);
             status = pass_rows(group, entry);
         }

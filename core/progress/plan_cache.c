@@ -177,12 +177,20 @@ static struct coll_blocks make_side(bool present, bool list, const int64_t *coun
     return (struct coll_blocks){list, count, list ? NULL : at};
 }
 
-/* Returns the backend's latency, bandwidth and segment size, which decide the algorithm. */
-static struct coll_link read_link(const tutti_backend *backend)
+struct coll_link plan_cache_link(const struct backend_entry *entry)
 {
-    return (struct coll_link){.latency_ns = TUTTI_HAS(backend, latency_ns) ? backend->latency_ns : 0,
-                              .bytes_per_us = TUTTI_HAS(backend, bytes_per_us) ? backend->bytes_per_us : 0,
-                              .segment_bytes = TUTTI_HAS(backend, segment_bytes) ? backend->segment_bytes : 0};
+    const tutti_backend *backend = entry->backend;
+    const tutti_link *between = &entry->links.between, *within = &entry->links.within;
+    struct coll_link link = {.latency_ns = between->latency_ns,
+                             .overhead_ns = between->overhead_ns,
+                             .bytes_per_us = between->bytes_per_us,
+                             .local_latency_ns = within->latency_ns,
+                             .local_overhead_ns = within->overhead_ns,
+                             .local_bytes_per_us = within->bytes_per_us};
+    if (link.latency_ns == 0 && TUTTI_HAS(backend, latency_ns)) link.latency_ns = backend->latency_ns;
+    if (link.bytes_per_us == 0 && TUTTI_HAS(backend, bytes_per_us)) link.bytes_per_us = backend->bytes_per_us;
+    if (TUTTI_HAS(backend, segment_bytes)) link.segment_bytes = backend->segment_bytes;
+    return link;
 }
 
 /* Returns the backend's limit for recv_reduce, in elements. */
@@ -197,7 +205,7 @@ static int build(const struct tutti_group *group, const struct backend_entry *ba
 {
     const struct key *key = &shape->key;
     int size = group->size;
-    struct coll_link link = read_link(backend_entry->backend);
+    struct coll_link link = plan_cache_link(backend_entry);
     struct coll_args args = {
         .kind = key->kind == TUTTI_MONITORED_BARRIER ? TUTTI_BARRIER : (tutti_kind)key->kind,
         .rank = group->rank,

@@ -30,6 +30,9 @@ int plan_cache_take(struct plan_cache *cache, const struct tutti_group *group,
 int plan_cache_explain(const struct tutti_group *group, const struct backend_entry *backend_entry, const tutti_op *op,
                        const struct coll_algorithm **algorithm, struct coll_reason *reason, struct plan **plan);
 
+/* Returns the entry's link, by which algorithms are selected: rank 0's figures, else the backend's constants. */
+struct coll_link plan_cache_link(const struct backend_entry *entry);
+
 /* Returns an exec to the cache.  One that has failed is freed. */
 void plan_cache_give(struct plan_cache *cache, struct plan_cache_entry *entry, struct exec *exec);
 

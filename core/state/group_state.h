@@ -38,6 +38,7 @@ struct backend_entry {
     tutti_store *store;       /* prefix store within the group's */
     bool fallback_logged;     /* the log has a line that operations fall back to the next entry */
     struct coll_hosts *hosts; /* which ranks share a host, as the backend reports it; NULL: unknown */
+    tutti_links links;        /* how fast its messages are, on all ranks alike; zero: unknown */
     struct tuning tuned;
     tutti_path_row *path_rows; /* the rows that the backend got with `choose` */
 };

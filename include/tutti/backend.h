@@ -324,6 +324,28 @@ static inline const tutti_path_row *tutti_path_find(const tutti_path_row *rows, 
     return NULL;
 }
 
+/* How fast messages are, for the selection of algorithms.  0: unknown. */
+typedef struct tutti_link {
+    int64_t latency_ns;   /* time from the call that sends a small message to its arrival */
+    int64_t overhead_ns;  /* the part of it for which a processor is busy, on each side */
+    int64_t bytes_per_us; /* bandwidth of a large message */
+    int32_t latency_from; /* tutti_link_source of the first two, and of the third */
+    int32_t bytes_from;
+} tutti_link;
+
+enum tutti_link_source {
+    TUTTI_LINK_ASSUMED = 0,   /* a constant */
+    TUTTI_LINK_INTERFACE = 1, /* reported by the device or its driver */
+    TUTTI_LINK_MEASURED = 2
+};
+
+typedef struct tutti_links {
+    uint32_t size; /* sizeof(tutti_links) of the core */
+    uint32_t reserved;
+    tutti_link between; /* ranks of different hosts */
+    tutti_link within;  /* ranks of one host */
+} tutti_links;
+
 /* The largest message of notify, in bytes. */
 #define TUTTI_NOTIFY_MAX 512
 
@@ -398,7 +420,7 @@ typedef struct tutti_backend {
     int (*notify)(void *group, int32_t peer, const void *message, size_t bytes);
 
     /* Assumptions for the selection of algorithms: latency of a small message, bandwidth of a large one, a good segment
-     * size for pipelining.  0: unknown. */
+     * size for pipelining.  0: unknown.  See `links` for a backend that can find the first two. */
     int64_t latency_ns;
     int64_t bytes_per_us;
     int64_t segment_bytes;
@@ -514,6 +536,14 @@ typedef struct tutti_backend {
      * operation, if there are any rows.  A backend with this entry gets no plans_only for named algorithms.
      * Optional. */
     void (*choose)(void *group, const tutti_path_row *rows, int32_t n);
+
+    /* Finds how fast messages are: fills what it knows in a zeroed tutti_links, which precedes latency_ns and
+     * bytes_per_us.  Called on all ranks after `hosts`, once, for the tree's first group with this backend, so two
+     * ranks can measure together.  The core rounds rank 0's figures and uses them on all ranks and in all groups of the
+     * tree; those of other ranks are ignored.  Must not use the store.  May block for as long as a measurement takes,
+     * bounded by a small part of info->open_timeout_ms.  An error of rank 0 fails the creation of the group on all
+     * ranks, one of another rank only if rank 0 does not report.  Optional. */
+    int (*links)(void *group, tutti_links *links);
 } tutti_backend;
 
 /* Properties of a backend: see tutti_backend.traits. */

@@ -201,6 +201,16 @@ static const struct place places[] = {
     AT(tutti_backend, reclaim, 568),
     AT(tutti_backend, paths, 576),
     AT(tutti_backend, choose, 584),
+    AT(tutti_backend, links, 592),
+    SIZE(tutti_link, 32),
+    AT(tutti_link, latency_ns, 0),
+    AT(tutti_link, overhead_ns, 8),
+    AT(tutti_link, bytes_per_us, 16),
+    AT(tutti_link, latency_from, 24),
+    AT(tutti_link, bytes_from, 28),
+    AT(tutti_links, size, 0),
+    AT(tutti_links, between, 8),
+    AT(tutti_links, within, 40),
 };
 
 static void test_places(void **state)

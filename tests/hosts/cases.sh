@@ -5,7 +5,7 @@
 set -uo pipefail
 
 all=(two_and_two_v4 three_and_one_v4 two_and_two_v6 three_and_one_v6 every_example every_operation hierarchy_two_and_two
-    hierarchy_three_and_one hierarchy_mixed hierarchy_bytes tuning one_address iface by_name
+    hierarchy_three_and_one hierarchy_mixed hierarchy_bytes tuning links one_address iface by_name
     own_name_is_loopback store_late refusals another_token suite_two_and_two_v4 suite_three_and_one_v6 thirty_two_hosts)
 
 two_and_two_v4() { examples_on 10.77.0.1 "0 1" 2 '10\.77\.0\.'; }
@@ -157,6 +157,35 @@ tuning() {
     job 1 --nnodes 2 --node-rank 1 --master-addr 10.77.0.1 --master-port 29500 \
         --token-file "$work/token" -n 2 "$build/bin/tutti-bench" --ops all_reduce,broadcast --sizes 4,1M --ms 1
     all_well "a file on node 0 alone"
+}
+
+# A link of 10 Mbit/s is found to be far slower than one without a limit, and all ranks use the same figures.
+links() {
+    hosts_up 2
+    measured 4 "$build/bin/tutti-bench" --explain all_reduce 64K
+    local fast=$bytes_per_us
+    in_host 0 tc qdisc add dev eth0 root tbf rate 10mbit burst 16kb latency 400ms 2>"$work/tc" ||
+        skip "no tbf: $(cat "$work/tc")"
+    measured 4 "$build/bin/tutti-bench" --explain all_reduce 64K
+    echo "between hosts: $fast bytes/us, at 10 Mbit/s $bytes_per_us"
+    ((fast > 5 * bytes_per_us)) || fail "a link of 10 Mbit/s is found to have $bytes_per_us bytes/us, another $fast"
+    # without shared memory, messages within a host take sockets
+    TUTTI_SHM=0 measured 4 "$build/bin/tutti-bench" --explain broadcast 1K
+    said 0.out 'within a host: latency 8\.19 us \(assumed\)' "without shared memory, other figures within a host"
+}
+
+# measured RANKS PROGRAM..: runs it on two hosts.  Sets $bytes_per_us, and checks that the ranks agree.
+measured() {
+    local ranks=$1
+    shift
+    jobs_clear
+    TUTTI_LOG=info nodes 10.77.0.1 "0 1" $((ranks / 2)) "$@"
+    all_well "$*"
+    bytes_per_us=$(sed -nE 's/.*between hosts: latency .*, ([0-9]+) bytes.us \(measured\)$/\1/p' "$work/0.out")
+    [[ $bytes_per_us -gt 0 ]] || fail "nothing was measured"
+    grep -hoE 'tcp messages between hosts: .*' "$work"/*.err >"$work/figures"
+    [[ $(wc -l <"$work/figures") == "$ranks" ]] || fail "not all ranks say what they use"
+    [[ $(sort -u "$work/figures" | wc -l) == 1 ]] || fail "the ranks use different figures: $(sort -u "$work/figures")"
 }
 
 # 128 ranks on 32 hosts: a barrier, an all_reduce, an all_to_all and some groups.

@@ -4,8 +4,9 @@
 #   TUTTI_BUILD_DIR=build tests/hosts/faults.sh [CASE..]      all, unless some are named; status 77: skipped
 set -uo pipefail
 
-all=(link_returns loss slow reset destroyed vanished vanished_without_proc partition partition_one_way partition_short
-    partition_to_one partition_from_one partition_to_one_large partition_from_one_large
+all=(killed_measuring link_returns loss slow reset destroyed vanished vanished_without_proc partition
+    partition_one_way partition_short partition_to_one partition_from_one partition_to_one_large
+    partition_from_one_large
     partition_to_host partition_from_host partition_deaf
     partition_resting partition_before partition_large loss_heavy)
 
@@ -53,6 +54,17 @@ await_all() {
 report() { [[ -n ${SHOW:-} ]] && grep -hE ' TUTTI_ERR_|destroyed|right after' "$work"/*.out; }
 
 lost='TUTTI_ERR_PEER_LOST|TUTTI_ERR_TIMEOUT|TUTTI_ERR_ABORTED'
+
+# Rank 1, with which rank 0 measures the network, is killed there.  Rank 0 names it.
+killed_measuring() {
+    hosts_up 2
+    DIES_RANK=1 DIES_TCP=$build/lib/tutti/libtutti_tcp.so TUTTI_BACKEND_PATH=$build/tests/plugins \
+        nodes 10.77.0.1 "0 1" 1 "$build/bin/tutti-bench" --backend dies_measuring --explain all_reduce 64K
+    await_job 0
+    [[ $status != 0 ]] || fail "rank 0 does not notice that rank 1 has died"
+    said 0.err 'rank 1 is lost' "rank 0 does not name rank 1"
+    await_job 1
+}
 
 # ---- faults that a job survives (docs/faults.md, row 12) -------------------------------------------------------------
 

@@ -48,6 +48,8 @@ static struct script {
     {.file = "cases.sh", .name = "hierarchy_three_and_one"},
     {.file = "cases.sh", .name = "hierarchy_bytes"},
     {.file = "cases.sh", .name = "tuning"},
+    {.file = "cases.sh", .name = "links"},
+    {.file = "faults.sh", .name = "killed_measuring"},
     {.file = "faults.sh", .name = "destroyed"},
     {.file = "launchers.sh", .name = "mpirun_two_hosts"},
     {.file = "launchers.sh", .name = "mpiexec_two_hosts"},

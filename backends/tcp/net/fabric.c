@@ -79,6 +79,7 @@ static void init(struct fabric *fabric)
     TAILQ_INIT(&fabric->rdm.receives);
     TAILQ_INIT(&fabric->rdm.unposted);
     fabric->rdm.timer_fd = fabric->rdm.listener = -1;
+    fabric->probes.partner = -1;
     STAILQ_INIT(&fabric->spare[0]);
     STAILQ_INIT(&fabric->spare[1]);
     STAILQ_INIT(&fabric->all_links);

@@ -24,6 +24,10 @@ struct transport *fabric_transport(struct fabric *fabric);
 /* Finds each rank's host once all ranks have opened, with equal numbers on all ranks: see tutti_backend.hosts. */
 int fabric_hosts(struct fabric *fabric, int32_t *host);
 
+/* Finds how fast messages are, after fabric_hosts: see tutti_backend.links.  shares_memory: messages within this rank's
+ * host do not use the fabric. */
+int fabric_find_links(struct fabric *fabric, bool shares_memory, tutti_links *links);
+
 /* Describes the machine's network in human-readable lines. */
 int fabric_describe_machine(const tutti_host *host, char *text, size_t capacity);
 

@@ -66,9 +66,13 @@ static bool unsend(struct transport *transport, int32_t rank, uint8_t kind, uint
 void fabric_deliver(struct fabric *fabric, const void *message, size_t bytes)
 {
     struct transport_header header;
-    if (wire_parse(message, bytes, &header) && header.source != (uint32_t)fabric->config.rank &&
-        fabric->config.events->message(fabric->config.user, &fabric->transport, &header,
-                                       (const uint8_t *)message + WIRE_HEADER, bytes - WIRE_HEADER))
+    bool is_whole = wire_parse(message, bytes, &header) && header.source != (uint32_t)fabric->config.rank;
+    if (is_whole && header.kind == FABRIC_PROBE) {
+        fabric_handle_probe(fabric, &header);
+        return;
+    }
+    if (is_whole && fabric->config.events->message(fabric->config.user, &fabric->transport, &header,
+                                                   (const uint8_t *)message + WIRE_HEADER, bytes - WIRE_HEADER))
         return;
     fabric->config.host->log(1, "tcp: ignored a malformed message of %zu bytes", bytes);
 }

@@ -15,6 +15,17 @@ static const struct wire_address *address_of(const struct fabric *fabric, int32_
     return rank == fabric->config.rank ? &fabric->address : &fabric->addresses[rank];
 }
 
+/* Chooses the two ranks that measure the network: rank 0 and the first rank of another host. */
+static void choose_partner(struct fabric *fabric, const int32_t *host)
+{
+    struct fabric_probes *probes = &fabric->probes;
+    int32_t own = fabric->config.rank, other = 0, n = fabric->config.world_size;
+    while (other < n && host[other] == host[0]) other++;
+    probes->partner = other == n ? -1 : own == 0 ? other : own == other ? 0 : -1;
+    probes->n_near = -1;
+    for (int32_t rank = 0; rank < n; rank++) probes->n_near += host[rank] == host[own];
+}
+
 /* Sets host[rank] to the lowest rank on the same host. */
 int fabric_hosts(struct fabric *fabric, int32_t *host)
 {
@@ -28,5 +39,6 @@ int fabric_hosts(struct fabric *fabric, int32_t *host)
     if (address == NULL || (status == TUTTI_OK && !hosts_first_ranks(address, n, host)))
         status = fabric->config.host->error(TUTTI_ERR_NO_MEMORY, "no memory for the addresses of %d ranks", n);
     free(address);
+    if (status == TUTTI_OK) choose_partner(fabric, host);
     return status;
 }

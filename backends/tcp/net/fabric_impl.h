@@ -27,7 +27,8 @@ enum {
     FABRIC_UNAUTHENTICATED_MAX = 256,  /* maximum number of tracked unauthenticated connections */
     FABRIC_UNAUTHENTICATED_SPARE = 64, /* may be open in addition to one per link that is not up yet */
     FABRIC_CONNECT_MS = 15000,         /* limit for an answer from the peer's host; its process may take longer */
-    FABRIC_REGIONS = 256               /* RDM: hash buckets for exposed memory */
+    FABRIC_REGIONS = 256,              /* RDM: hash buckets for exposed memory */
+    FABRIC_PROBE = 0                   /* kind of a measurement's message; the protocol's kinds begin with 1 */
 };
 
 /* This rank's address: text for fi_getinfo, and IP version 4 or 6. */
@@ -172,6 +173,14 @@ struct rdm_fabric {
     uint64_t *names;           /* endpoint names by rank, valid where `addresses` is: see rdm_name_words */
 };
 
+/* The measurement of the network: see fabric_measure.c. */
+struct fabric_probes {
+    int32_t partner; /* the rank that this rank measures with, or -1 */
+    int32_t n_near;  /* number of other ranks on this host */
+    uint64_t sent, answered;
+    bool ended;
+};
+
 /* A kind of endpoint.  A comment that begins with a state says in which state the link is at the call. */
 struct fabric_kind {
     /* Sets fabric->info.  Returns a libfabric error if the provider does not offer this kind. */
@@ -219,6 +228,7 @@ struct fabric {
     struct fabric_buffers spare[2]; /* free buffers for copies: small and large */
     struct msg_fabric msg;
     struct rdm_fabric rdm;
+    struct fabric_probes probes;
     struct wire_address *addresses;       /* by rank; `family` is 0 until the address has been read */
     STAILQ_HEAD(, fabric_link) all_links; /* in order of creation */
     struct fabric_link *link[];           /* by rank; NULL is equivalent to FABRIC_IDLE */
@@ -259,6 +269,13 @@ void fabric_free_links(struct fabric *fabric);
 void fabric_set_state(struct fabric_link *link, enum fabric_state state);
 bool fabric_is_connecting(const struct fabric_link *link);
 void fabric_fail_connecting(struct fabric_link *link, const char *what);
+
+/* fabric_measure.c */
+void fabric_handle_probe(struct fabric *fabric, const struct transport_header *header);
+/* Measures the link to the partner, which calls fabric_answer at about the same time.  Leaves out what it cannot
+ * measure in a short time.  Both return OK, or PEER_LOST if the link has ended. */
+int fabric_measure(struct fabric *fabric, tutti_link *link);
+int fabric_answer(struct fabric *fabric);
 
 /* fabric_address.c */
 int fabric_choose_address(const struct transport_config *config, struct fabric_own_address *own);
