@@ -95,6 +95,7 @@ struct msg_rail {
     uint8_t repeats;
     bool is_written; /* pieces were posted after the last fence */
     int64_t deadline_ns;
+    const char *why; /* the reason of a failure */
     struct peer_handshake handshake;
     struct fabric_chunk fence; /* context of a fence */
     struct wire_rail peer;     /* the peer's address */
@@ -166,7 +167,7 @@ struct msg_fabric {
     struct fi_info *info[FABRIC_RAILS]; /* fabric->info with the address of each further interface; [0] is NULL */
     struct wire_rails own;              /* addresses of the further listeners */
     struct wire_rails *peers;           /* by rank: addresses of the peer's further listeners, or NULL */
-    int rails_connecting;               /* number of further connections in their handshake */
+    int rails_connecting;               /* number of further connections with a deadline */
     int eq_fd;
     bool check_events; /* this rank has slept, so there may be events */
     unsigned arms;     /* consecutive arms within a short time that led to no event */

@@ -19,28 +19,38 @@ static const char *name_of(const struct fabric_link *link, const struct msg_rail
 
 /* ---- states -------------------------------------------------------------------------------------------------- */
 
-static bool is_connecting(const struct msg_rail *rail)
+/* True if the connection has a deadline.  One that waits has failed. */
+static bool is_timed(const struct msg_rail *rail)
 {
-    return rail->state == FABRIC_CONNECTING || rail->state == FABRIC_ACCEPTING;
+    return rail->state == FABRIC_CONNECTING || rail->state == FABRIC_ACCEPTING || rail->state == FABRIC_WAITING;
 }
 
 static void set_state(struct fabric_link *link, struct msg_rail *rail, enum fabric_state state)
 {
     struct fabric *fabric = link->fabric;
-    fabric->msg.rails_connecting -= is_connecting(rail);
+    fabric->msg.rails_connecting -= is_timed(rail);
     rail->state = (uint8_t)state;
-    fabric->msg.rails_connecting += is_connecting(rail);
+    fabric->msg.rails_connecting += is_timed(rail);
     rail->deadline_ns = fabric->config.host->now_ns() + (int64_t)FABRIC_CONNECT_MS * 1000000;
 }
 
-/* Gives up a connection that was not made.  A server lets the client try again. */
+/* Gives up a connection that was not made.  A server lets the client try again.  A client reports the failure only if
+ * the link is still there after a while, because a peer that leaves refuses connections too. */
 static void do_without(struct fabric_link *link, struct msg_rail *rail, const char *why)
 {
+    enum { REPORT_MS = 1000 };
     msg_close_endpoint(link, rail);
-    set_state(link, rail, rail->state == FABRIC_ACCEPTING ? FABRIC_IDLE : FABRIC_LOST);
-    if (link->fabric->closing) return;
+    set_state(link, rail, rail->state == FABRIC_ACCEPTING ? FABRIC_IDLE : FABRIC_WAITING);
+    rail->deadline_ns = link->fabric->config.host->now_ns() + (int64_t)REPORT_MS * 1000000;
+    rail->why = why;
+}
+
+static void report(struct fabric_link *link, struct msg_rail *rail)
+{
+    set_state(link, rail, FABRIC_LOST);
     link->fabric->config.host->log(1, "tcp: no connection to rank %d over %s (%s): %s; its messages do without it",
-                                   link->rank, name_of(link, rail), link->fabric->rails.own[rail->index].text, why);
+                                   link->rank, name_of(link, rail), link->fabric->rails.own[rail->index].text,
+                                   rail->why);
 }
 
 static void drop_link(struct fabric_link *link, const struct msg_rail *rail, const char *what)
@@ -253,7 +263,11 @@ void msg_check_rails(struct fabric *fabric)
     {
         for (int i = 1; i < fabric->rails.n && link->msg.further != NULL; i++) {
             struct msg_rail *rail = &link->msg.further[i - 1];
-            if (is_connecting(rail) && now > rail->deadline_ns) do_without(link, rail, "no answer within 15 s");
+            if (!is_timed(rail) || now <= rail->deadline_ns) continue;
+            if (rail->state == FABRIC_WAITING)
+                report(link, rail);
+            else
+                do_without(link, rail, "no answer within 15 s");
         }
     }
 }
