@@ -93,6 +93,12 @@ static bool unwrite(struct transport *transport, int32_t rank, struct transport_
     return true;
 }
 
+static enum transport_path choose_write(struct transport *transport, int32_t rank, const tutti_request *request,
+                                        bool may_eager, bool blocked, const tutti_path_row *row)
+{
+    return TRANSPORT_WRITE;
+}
+
 static void write_nothing(struct transport *transport, int32_t rank, struct transport_write *write)
 {
 }
@@ -124,6 +130,7 @@ static const struct transport_ops stub_ops = {.reaches = reaches,
                                               .unsend = has_left,
                                               .expose = expose,
                                               .conceal = conceal,
+                                              .choose = choose_write,
                                               .write = write_nothing,
                                               .unwrite = unwrite,
                                               .read = read_nothing,
