@@ -65,7 +65,7 @@ static int connect_unauthenticated(const uint8_t *address, const void *data, siz
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)(address[16] | address[17] << 8))};
     memcpy(&to.sin_addr, address + 24, 4);
-    if (rank_is_rdm()) memcpy(&to, address + 56, sizeof to);
+    if (rank_is_rdm()) memcpy(&to, address + 64, sizeof to);
     if (connect(fd, (struct sockaddr *)&to, sizeof to) != 0) perror("connect_unauthenticated");
     if (bytes > 0 && send(fd, data, bytes, MSG_NOSIGNAL) < 0) perror("connect_unauthenticated: send");
     return fd;

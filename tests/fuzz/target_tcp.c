@@ -78,9 +78,10 @@ void fuzz_tcp_envelope(const uint8_t *in, size_t bytes)
 void fuzz_tcp_address(const uint8_t *in, size_t bytes)
 {
     struct wire_address address = {0};
-    uint8_t out[WIRE_ADDRESS];
-    if (!wire_address_parse(in, bytes, &address)) return;
-    FUZZ_CHECK(address.port != 0);
-    wire_address_encode(out, &address);
-    FUZZ_CHECK(bytes == sizeof out && memcmp(in, out, bytes) == 0);
+    struct wire_rails rails = {0};
+    uint8_t out[WIRE_ENTRY_MAX];
+    if (!wire_address_parse(in, bytes, &address, &rails)) return;
+    FUZZ_CHECK(address.port != 0 && rails.n <= WIRE_RAILS);
+    for (uint32_t i = 0; i < rails.n; i++) FUZZ_CHECK(rails.at[i].port != 0);
+    FUZZ_CHECK(wire_address_encode(out, &address, &rails) == bytes && memcmp(in, out, bytes) == 0);
 }

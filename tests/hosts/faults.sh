@@ -8,7 +8,7 @@ all=(killed_measuring link_returns loss slow reset destroyed vanished vanished_w
     partition_one_way partition_short partition_to_one partition_from_one partition_to_one_large
     partition_from_one_large
     partition_to_host partition_from_host partition_deaf
-    partition_resting partition_before partition_large loss_heavy)
+    partition_resting partition_before partition_large loss_heavy rail_returns rail_lost rail_rank_killed)
 
 # looping TIMEOUT_MS BYTES SECONDS [PAUSE_S]: starts a job of 2 + 2 ranks that reduces, and waits until it runs
 looping() {
@@ -242,6 +242,48 @@ partition_before() {
     await_all
     report
     ended 25 "$lost|TUTTI_ERR_STORE" '*.out' 4
+}
+
+# ---- several interfaces ----------------------------------------------------------------------------------------------
+
+# Starts a job of 2 + 2 ranks that reduces 16 MiB over two interfaces, and waits until both carry data.
+railing() { # SECONDS
+    rails_up 2
+    TUTTI_IFACE=eth0,eth1 bound=80 nodes 10.77.0.1 "0 1" 2 "${loop[@]}" "$1" 20000 16777216 20000
+    until_true 20 all_running || fail "the job does not start"
+    until_true 5 rails_carry || fail "eth1 carries nothing"
+}
+rails_carry() { (($(sent 0 eth1) > 4000000 && $(sent 1 eth1) > 4000000)); }
+
+rail_returns() {
+    railing 3
+    in_host 0 ip link set eth1 down
+    sleep 1
+    in_host 0 ip link set eth1 up
+    got_through "an interface that was down for a second"
+}
+
+rail_lost() {
+    export TUTTI_SILENT_MS=2000
+    railing 40
+    in_host 0 ip link set eth1 down
+    await_all
+    report
+    ended 6 "$lost" '*.out' 4
+    said '*.out' 'PEER_LOST: .*its host has not answered over eth1 for 2 s' "nobody names the interface"
+}
+
+rail_rank_killed() {
+    railing 40
+    local pid victim=
+    for pid in $(ip netns pids "$name-1"); do
+        grep -qz '^RANK=3$' "/proc/$pid/environ" && grep -qz '^loop$' "/proc/$pid/cmdline" && victim=$pid
+    done
+    kill -KILL "${victim:?no rank 3}"
+    await_job 0
+    report
+    ended 2 "$lost" '0.out' 2
+    said 0.out 'PEER_LOST: .*rank 3' "nobody names rank 3"
 }
 
 cut() {

@@ -2,6 +2,7 @@
 # Hosts for tests: network namespaces, joined by a bridge in another namespace.  The cases source this file.
 #
 #   hosts_up N           hosts 0 .. N-1: 10.77.0.1.. and fd77::1.. on eth0; beside it aside0, which leads nowhere
+#   rails_up N           the same hosts with a second network: 10.78.0.1.. and fd78::1.. on eth1
 #   job HOST OPTION..    tutti-run on a host, in the background; await_job N waits for the N-th and sets $status
 #   in_host HOST COMMAND..
 #
@@ -99,6 +100,31 @@ hosts_up() {
     done
     (umask 077 && head -c 32 /dev/urandom >"$work/token")
 }
+
+rails_up() {
+    hosts_up "$1"
+    local host number
+    {
+        in_host switch ip link add bridge1 type bridge && in_host switch ip link set bridge1 up
+        for host in "${hosts[@]}"; do
+            number=$((host + 1))
+            ip link add eth1 netns "$name-$host" type veth peer name "second$host" netns "$name-switch" || break
+            in_host "$host" ip addr add "10.78.0.$number/24" dev eth1
+            in_host "$host" ip addr add "fd78::$number/64" dev eth1 nodad 2>/dev/null
+            in_host "$host" ip link set eth1 up
+            in_host switch ip link set "second$host" master bridge1 up || break
+        done
+    } 2>"$work/netns"
+    [[ -s $work/netns ]] && skip "no second network: $(cat "$work/netns")"
+}
+
+# HOST INTERFACE RATE: limits what the host sends on it
+shape() {
+    in_host "$1" tc qdisc add dev "$2" root tbf rate "$3" burst 128kb latency "${4:-50ms}" 2>"$work/tc" ||
+        skip "no tbf: $(cat "$work/tc")"
+}
+
+sent() { in_host "$1" cat "/sys/class/net/$2/statistics/tx_bytes"; } # HOST INTERFACE
 
 # Makes hosts resolve a name: ADDRESS NAME [HOST..], all hosts unless some are named.
 hosts_name() {

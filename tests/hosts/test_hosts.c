@@ -1,8 +1,9 @@
-/* Several hosts: each case is a function of cases.sh or faults.sh, which make hosts of network namespaces.  All cases
- * are skipped where that is not permitted.
+/* Several hosts: each case is a function of a script, which makes hosts of network namespaces.  All cases are skipped
+ * where that is not permitted.
  *
  *     test_hosts                   the tests
  *     test_hosts loop ARGUMENT..   a rank of theirs
+ *     test_hosts leave ARGUMENT..  another one
  */
 #include <setjmp.h>
 #include <signal.h>
@@ -18,6 +19,7 @@
 
 #include <cmocka.h>
 
+#include "hosts/leave.h"
 #include "hosts/loop.h"
 
 enum { SKIPPED = 77, LIMIT_S = 120, AHEAD = 2 };
@@ -50,6 +52,19 @@ static struct script {
     {.file = "cases.sh", .name = "tuning"},
     {.file = "cases.sh", .name = "links"},
     {.file = "faults.sh", .name = "killed_measuring"},
+    {.file = "faults.sh", .name = "rail_lost"},
+    {.file = "rails.sh", .name = "rails_sizes"},
+    {.file = "rails.sh", .name = "rails_v6"},
+    {.file = "faults.sh", .name = "rail_returns"},
+    {.file = "rails.sh", .name = "rails_excluded"},
+    {.file = "rails.sh", .name = "rails_uneven"},
+    {.file = "rails.sh", .name = "rails_unreachable"},
+    {.file = "rails.sh", .name = "rails_cancelled"},
+    {.file = "rails.sh", .name = "rails_leave"},
+    {.file = "rails.sh", .name = "rails_apart"},
+    {.file = "faults.sh", .name = "rail_rank_killed"},
+    {.file = "rails.sh", .name = "rails_datagrams"},
+    {.file = "rails.sh", .name = "rails_refused"},
     {.file = "faults.sh", .name = "destroyed"},
     {.file = "launchers.sh", .name = "mpirun_two_hosts"},
     {.file = "launchers.sh", .name = "mpiexec_two_hosts"},
@@ -102,6 +117,7 @@ int main(int argc, char **argv)
 {
     struct CMUnitTest tests[SCRIPTS];
     if (argc >= 5 && strcmp(argv[1], "loop") == 0) return loop_main(argv + 2);
+    if (argc >= 3 && strcmp(argv[1], "leave") == 0) return leave_main(argv + 2);
     for (int i = 0; i < SCRIPTS; i++)
         tests[i] = (struct CMUnitTest){.name = scripts[i].name, .test_func = run, .initial_state = &scripts[i]};
     return cmocka_run_group_tests(tests, NULL, NULL);

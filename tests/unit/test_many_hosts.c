@@ -122,12 +122,34 @@ static void test_addresses(void **state)
     check_addresses(MANY, MANY);
 }
 
+/* Ranks with equal host ids share a host, whatever their addresses are.  If one of the ranks does not know its host,
+ * addresses decide for all. */
+static void test_host_ids(void **state)
+{
+    (void)state;
+    struct wire_address address[] = {
+        {.family = 4, .ip = {1}, .host = 9}, {.family = 4, .ip = {2}, .host = UINT64_MAX},
+        {.family = 4, .ip = {3}, .host = 9}, {.family = 4, .ip = {2}, .host = 8},
+        {.family = 6, .ip = {9}, .host = 8}, {.family = 4, .ip = {1}, .host = UINT64_MAX},
+    };
+    static const int32_t by_id[] = {0, 1, 0, 3, 3, 1}, by_address[] = {0, 1, 2, 1, 4, 0};
+    const struct wire_address *list[6];
+    int32_t first[6];
+    for (int i = 0; i < 6; i++) list[i] = &address[i];
+    assert_true(hosts_first_ranks(list, 6, first));
+    assert_memory_equal(first, by_id, sizeof first);
+    address[4].host = 0;
+    assert_true(hosts_first_ranks(list, 6, first));
+    assert_memory_equal(first, by_address, sizeof first);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_small_groups),
         cmocka_unit_test(test_many_ranks),
         cmocka_unit_test(test_addresses),
+        cmocka_unit_test(test_host_ids),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

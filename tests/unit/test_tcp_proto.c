@@ -58,9 +58,11 @@ static void drop(struct transport *transport, int32_t rank, const char *why, boo
     dropped += notify;
 }
 
-static int send_nothing(struct transport *transport, int32_t rank, const struct transport_header *header,
-                        const void *payload, size_t bytes)
+static struct transport_header last_sent;
+static int record_message(struct transport *transport, int32_t rank, const struct transport_header *header,
+                          const void *payload, size_t bytes)
 {
+    last_sent = *header;
     return TUTTI_OK;
 }
 
@@ -69,9 +71,11 @@ static bool has_left(struct transport *transport, int32_t rank, uint8_t kind, ui
     return false;
 }
 
+static uint8_t parts = 1; /* of the next writes */
 static int expose(struct transport *transport, int32_t rank, struct transport_memory *memory)
 {
     memory->transport = transport;
+    memory->parts = parts;
     return TUTTI_OK;
 }
 
@@ -87,6 +91,16 @@ static bool unwrite(struct transport *transport, int32_t rank, struct transport_
     loses = false;
     proto_events.lost(protocol, rank, "no memory");
     return true;
+}
+
+static enum transport_path choose_write(struct transport *transport, int32_t rank, const tutti_request *request,
+                                        bool may_eager, bool blocked, const tutti_path_row *row)
+{
+    return TRANSPORT_WRITE;
+}
+
+static void write_nothing(struct transport *transport, int32_t rank, struct transport_write *write)
+{
 }
 
 static uint64_t read_nothing(struct transport *transport, int32_t rank, tutti_request *one, size_t at, uint64_t from,
@@ -112,10 +126,12 @@ static const struct transport_ops stub_ops = {.reaches = reaches,
                                               .lost = lost,
                                               .is_flushed = is_flushed,
                                               .drop = drop,
-                                              .send = send_nothing,
+                                              .send = record_message,
                                               .unsend = has_left,
                                               .expose = expose,
                                               .conceal = conceal,
+                                              .choose = choose_write,
+                                              .write = write_nothing,
                                               .unwrite = unwrite,
                                               .read = read_nothing,
                                               .progress = no_progress,
@@ -328,6 +344,44 @@ static void test_sent_after_all(void **state)
     }
 }
 
+/* A large message that comes in three parts is complete after the third. */
+static void test_parts(void **state)
+{
+    enum { LARGE = TRANSPORT_PAYLOAD_MAX + 1, QUESTION = 77 };
+    static char data[LARGE];
+    struct transport_header rts = {.kind = KIND_RTS, .group = OURS, .bytes = LARGE, .id = QUESTION};
+    struct transport_header cts = {.kind = KIND_CTS, .group = OURS, .bytes = LARGE, .id = 5, .flags = 2};
+    int received = 0, sent = 0;
+    tutti_request in = {.peer = 1, .data = data, .bytes = LARGE, .owner = &received}, out = in;
+    struct proto proto;
+    struct proto_group group;
+    (void)state;
+    open_rank(&proto, &group);
+    parts = 3;
+    assert_int_equal(proto_recv(&group, &in), TUTTI_REQUEST_PENDING);
+    bring(&proto, 1, rts, NULL);
+    parts = 1;
+    assert_int_equal(last_sent.kind, KIND_CTS);
+    assert_int_equal(last_sent.flags, 2);
+    for (int part = 1; part <= 4; part++) { /* a peer may also notify once too often */
+        assert_int_equal(received, part > 3);
+        proto_events.written(&proto, last_sent.id);
+    }
+    assert_int_equal(received, 1);
+
+    out.owner = &sent;
+    assert_int_equal(proto_send(&group, &out), TUTTI_REQUEST_PENDING);
+    struct proto_op *op = out.priv[0];
+    cts.ref = op->id;
+    bring(&proto, 1, cts, NULL);
+    assert_int_equal(op->state, PROTO_SEND_WRITING);
+    assert_int_equal(op->write.parts, 3);
+    assert_int_equal(op->write.key, 5);
+    proto_events.write_done(&proto, &op->write);
+    assert_int_equal(sent, 1);
+    close_rank(&proto, &group);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -337,6 +391,7 @@ int main(void)
         cmocka_unit_test(test_an_end_that_ends_the_link),
         cmocka_unit_test(test_a_read_without_reads),
         cmocka_unit_test(test_sent_after_all),
+        cmocka_unit_test(test_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -112,6 +112,20 @@ static void test_lengths(void **state)
     assert_false(parses(&large, WIRE_HEADER));
 }
 
+/* A CTS of a large message may ask for a write of several parts. */
+static void test_parts(void **state)
+{
+    (void)state;
+    struct transport_header cts = {.kind = KIND_CTS, .source = 1, .bytes = TRANSPORT_PAYLOAD_MAX + 1, .id = 5};
+    for (unsigned flags = 0; flags < 256; flags++) {
+        cts.flags = (uint8_t)flags;
+        assert_true(parses(&cts, WIRE_HEADER) == (flags < TRANSPORT_PARTS_MAX));
+    }
+    cts.flags = 1;
+    cts.bytes = TRANSPORT_PAYLOAD_MAX;
+    assert_false(parses(&cts, WIRE_HEADER));
+}
+
 static void test_unused_fields_must_be_zero(void **state)
 {
     (void)state;
@@ -226,7 +240,7 @@ static void test_handshake(void **state)
     bad.kind = 0;
     peer_handshake_encode(out, &bad);
     assert_false(peer_handshake_parse(out, HANDSHAKE_BYTES, &read));
-    bad.kind = HANDSHAKE_BUSY + 1;
+    bad.kind = HANDSHAKE_RAIL_LAST + 1;
     peer_handshake_encode(out, &bad);
     assert_false(peer_handshake_parse(out, HANDSHAKE_BYTES, &read));
     bad = handshake;
@@ -239,32 +253,66 @@ static void test_handshake(void **state)
     assert_false(peer_handshake_parse(out, HANDSHAKE_BYTES, &read));
 }
 
+static bool entry_parses(const struct wire_address *address, const struct wire_rails *rails)
+{
+    struct wire_address read;
+    struct wire_rails others;
+    uint8_t out[WIRE_ENTRY_MAX];
+    size_t n = wire_address_encode(out, address, rails);
+    return wire_address_parse(out, n, &read, &others);
+}
+
 static void test_address(void **state)
 {
     (void)state;
-    struct wire_address address = {.family = 4, .port = 65535, .ip = {127, 0, 0, 1}, .nonce = {1, 2, 3}}, read;
-    uint8_t out[WIRE_ADDRESS + 1];
-    wire_address_encode(out, &address);
-    assert_true(wire_address_parse(out, WIRE_ADDRESS, &read));
-    assert_true(read.family == 4 && read.port == 65535);
+    struct wire_address address = {.family = 4, .port = 65535, .ip = {127, 0, 0, 1}, .nonce = {1, 2, 3}, .host = 7},
+                        read;
+    struct wire_rails none = {.n = 0}, others;
+    uint8_t out[WIRE_ENTRY_MAX];
+    assert_int_equal(wire_address_encode(out, &address, &none), WIRE_ADDRESS);
+    assert_true(wire_address_parse(out, WIRE_ADDRESS, &read, &others));
+    assert_true(read.family == 4 && read.port == 65535 && read.host == 7 && others.n == 0);
     assert_memory_equal(read.ip, address.ip, 16);
     assert_memory_equal(read.nonce, address.nonce, HANDSHAKE_NONCE);
-    for (size_t n = 0; n < WIRE_ADDRESS; n++) assert_false(wire_address_parse(out, n, &read));
+    for (size_t n = 0; n < WIRE_ENTRY_MAX; n++)
+        assert_true(wire_address_parse(out, n, &read, &others) == (n == WIRE_ADDRESS));
     out[17 + 2] = 1; /* a port beyond 65535 */
-    assert_false(wire_address_parse(out, WIRE_ADDRESS, &read));
+    assert_false(wire_address_parse(out, WIRE_ADDRESS, &read, &others));
     address.port = 0;
-    wire_address_encode(out, &address);
-    assert_false(wire_address_parse(out, WIRE_ADDRESS, &read));
+    assert_false(entry_parses(&address, &none));
     address.port = 1;
     address.ip[4] = 1; /* IPv4 has four bytes */
-    wire_address_encode(out, &address);
-    assert_false(wire_address_parse(out, WIRE_ADDRESS, &read));
+    assert_false(entry_parses(&address, &none));
     address.family = 6;
-    wire_address_encode(out, &address);
-    assert_true(wire_address_parse(out, WIRE_ADDRESS, &read));
+    assert_true(entry_parses(&address, &none));
     address.family = 5;
-    wire_address_encode(out, &address);
-    assert_false(wire_address_parse(out, WIRE_ADDRESS, &read));
+    assert_false(entry_parses(&address, &none));
+}
+
+/* An entry lists at most three further interfaces, and exactly as many as it says. */
+static void test_rails(void **state)
+{
+    (void)state;
+    struct wire_address address = {.family = 4, .port = 1, .ip = {10, 0, 0, 1}}, read;
+    struct wire_rails rails = {.n = 3, .at = {{.port = 2, .ip = {10, 1}}, {3, {10, 2}}, {65535, {10, 3}}}}, others;
+    uint8_t out[WIRE_ENTRY_MAX];
+    size_t bytes = wire_address_encode(out, &address, &rails);
+    assert_int_equal(bytes, WIRE_ADDRESS + 3 * WIRE_RAIL);
+    assert_true(wire_address_parse(out, bytes, &read, &others));
+    assert_int_equal(others.n, 3);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(others.at[i].port, rails.at[i].port);
+        assert_memory_equal(others.at[i].ip, rails.at[i].ip, 16);
+    }
+    for (size_t n = 0; n <= WIRE_ENTRY_MAX; n++)
+        assert_true(wire_address_parse(out, n, &read, &others) == (n == bytes));
+    out[20] = 4;
+    assert_false(wire_address_parse(out, sizeof out, &read, &others));
+    rails.at[1].port = 0;
+    assert_false(entry_parses(&address, &rails));
+    rails.at[1].port = 1;
+    rails.at[2].ip[4] = 1;
+    assert_false(entry_parses(&address, &rails));
 }
 
 int main(void)
@@ -274,6 +322,7 @@ int main(void)
         cmocka_unit_test(test_lengths),    cmocka_unit_test(test_unused_fields_must_be_zero),
         cmocka_unit_test(test_ranges),     cmocka_unit_test(test_noise),
         cmocka_unit_test(test_handshake),  cmocka_unit_test(test_address),
+        cmocka_unit_test(test_rails),      cmocka_unit_test(test_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,7 +37,7 @@ bool peer_handshake_parse(const void *data, size_t n, struct peer_handshake *han
     memcpy(handshake->client_nonce, p + 40, HANDSHAKE_NONCE);
     memcpy(handshake->server_nonce, p + 56, HANDSHAKE_NONCE);
     memcpy(handshake->mac, p + 72, HANDSHAKE_MAC);
-    if (handshake->kind < HANDSHAKE_CONNECT || handshake->kind > HANDSHAKE_BUSY) return false;
+    if (handshake->kind < HANDSHAKE_CONNECT || handshake->kind > HANDSHAKE_RAIL_LAST) return false;
     return handshake->from < handshake->world_size && handshake->to < handshake->world_size &&
            handshake->from != handshake->to;
 }

@@ -19,7 +19,13 @@ enum {
     HANDSHAKE_MAC = 32
 };
 
-enum peer_handshake_kind { HANDSHAKE_CONNECT = 1, HANDSHAKE_ACCEPT, HANDSHAKE_BUSY };
+enum peer_handshake_kind {
+    HANDSHAKE_CONNECT = 1,
+    HANDSHAKE_ACCEPT,
+    HANDSHAKE_BUSY,
+    HANDSHAKE_RAIL, /* requests another connection of a link, over the server's second interface; + 1: its third .. */
+    HANDSHAKE_RAIL_LAST = HANDSHAKE_RAIL + 2
+};
 
 struct peer_handshake {
     uint32_t kind;

@@ -14,9 +14,10 @@
 #include <tutti/backend.h>
 
 enum {
-    TRANSPORT_VERSION = 3,         /* version of all messages between ranks; both sides must use the same */
+    TRANSPORT_VERSION = 4,         /* version of all messages between ranks; both sides must use the same */
     TRANSPORT_PAYLOAD_MAX = 65536, /* bytes; a change needs a new TRANSPORT_VERSION */
     TRANSPORT_REDUCE_MAX = 16384,  /* the largest message that is reduced while it is received */
+    TRANSPORT_PARTS_MAX = 4,       /* maximum number of parts of a write */
     TRANSPORT_KINDS = 16           /* kinds below are the protocol's; the others are a transport's own */
 };
 
@@ -29,10 +30,11 @@ struct transport_header {
     uint64_t tag;
     uint64_t bytes;
     uint64_t fingerprint;
-    uint64_t id;     /* the sender's id of its message or exposed memory */
-    uint64_t ref;    /* the `id` of an earlier message of the receiver */
-    uint64_t credit; /* total cost of the receiver's eager messages that have been matched here */
-    uint8_t flags;   /* kept apart from kind: loading both as one word would wait for two stores */
+    uint64_t id;       /* the sender's id of its message or exposed memory */
+    uint64_t ref;      /* the `id` of an earlier message of the receiver */
+    uint64_t credit;   /* total cost of the receiver's eager messages that have been matched here */
+    uint8_t flags;     /* kept apart from kind: loading both as one word would wait for two stores */
+    bool after_writes; /* not sent: the message must also arrive after all writes to the peer */
 };
 
 /* A write under way.  It belongs to the transport until write_done, unwrite or drop. */
@@ -41,9 +43,11 @@ struct transport_write {
     size_t bytes;
     uint64_t key; /* identifies the peer's memory; the peer's `written` event carries it */
     void *owner;
+    uint8_t parts; /* the peer's transport_memory.parts */
     /* Private to the transport. */
     TAILQ_ENTRY(transport_write) entry;
     int32_t rank;
+    uint8_t rails, tails, surplus;
     bool queued;           /* on a list of the transport */
     size_t posted, landed; /* bytes posted so far; bytes that have left this process */
     int64_t begin_ns;
@@ -55,6 +59,7 @@ struct transport_memory {
     tutti_request *request;
     uint64_t key;  /* unique among this rank's exposed memory */
     void *staging; /* set if the request reduces: the data lies here, and the user reduces it after `written` */
+    uint8_t parts; /* the number of `written` events that complete the write; expose may change it from 1 */
     /* Private to the transport. */
     struct transport *transport; /* NULL: not exposed */
     TAILQ_ENTRY(transport_memory) entry;
@@ -71,7 +76,7 @@ struct transport_events {
      * peer may change it meanwhile.  Returns false if the message is malformed. */
     bool (*message)(void *user, const struct transport *from, const struct transport_header *header,
                     const void *payload, size_t bytes);
-    void (*written)(void *user, uint64_t key);                     /* a peer's write to key is complete */
+    void (*written)(void *user, uint64_t key);                     /* a part of a peer's write to key is complete */
     void (*write_done)(void *user, struct transport_write *write); /* the memory of the write may be reused */
     void (*lost)(void *user, int32_t rank, const char *why);       /* the link has ended and its writes are dropped */
 };
@@ -136,7 +141,7 @@ struct transport_ops {
      * has begun continues unless the transport `copies_out`. */
     int (*expose)(struct transport *transport, int32_t rank, struct transport_memory *memory);
     void (*conceal)(struct transport_memory *memory);
-    /* Writes to the peer's memory, after all earlier messages and writes to that peer. */
+    /* Writes to the peer's memory. */
     void (*write)(struct transport *transport, int32_t rank, struct transport_write *write);
     /* Withdraws a write.  Returns false if a part of it has been posted, or if it is not under way. */
     bool (*unwrite)(struct transport *transport, int32_t rank, struct transport_write *write);

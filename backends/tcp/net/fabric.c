@@ -39,7 +39,7 @@ int fabric_fail(struct fabric *fabric, const char *what, int error)
  * provider that has nothing else. */
 static int find_provider(struct fabric *fabric)
 {
-    const struct fabric_own_address *own = &fabric->own_address;
+    const struct iface *own = &fabric->rails.own[0];
     const char *wanted = fabric->config.host->env("TUTTI_FABRIC_PROVIDER");
     fabric->kind = &msg_kind;
     int status = msg_kind.find(fabric, wanted != NULL ? wanted : "tcp", own);
@@ -102,12 +102,34 @@ static struct fabric *new_fabric(const struct transport_config *config)
     return fabric;
 }
 
+/* Uses the first interface alone if the provider cannot use several: datagram endpoints are opened on one, and other
+ * providers than these bind a domain to a device. */
+static void use_one_rail_if_needed(struct fabric *fabric)
+{
+    const char *provider = fabric->info->fabric_attr->prov_name;
+    bool can = fabric->kind == &msg_kind && (strcmp(provider, "tcp") == 0 || strcmp(provider, "net") == 0);
+    if (can || fabric->rails.n == 1) return;
+    fabric->config.host->log(1, "tcp: libfabric's provider %s uses one interface, so this rank uses %s alone", provider,
+                             fabric->rails.own[0].name);
+    fabric->rails.n = 1;
+}
+
 static int open_kind(struct fabric *fabric)
 {
     int status = fabric_library.fabric(fabric->info->fabric_attr, &fabric->fabric, NULL);
     if (status != 0) return fabric_fail(fabric, "fi_fabric", status);
     fabric->config.host->random(fabric->address.nonce, HANDSHAKE_NONCE);
+    fabric->address.host = fabric_host_id();
+    use_one_rail_if_needed(fabric);
     return fabric->kind->open(fabric);
+}
+
+static void log_rails(const struct fabric *fabric)
+{
+    char text[256];
+    if (fabric->rails.n == 1) return;
+    fabric_print_rails(&fabric->rails, text, sizeof text);
+    fabric->config.host->log(2, "tcp: rank %d uses %d interfaces: %s", fabric->config.rank, fabric->rails.n, text);
 }
 
 int fabric_open(const struct transport_config *config, struct fabric **out)
@@ -116,7 +138,7 @@ int fabric_open(const struct transport_config *config, struct fabric **out)
     if (fabric == NULL) return TUTTI_ERR_NO_MEMORY;
     int status = fabric_load(config->host);
     if (status == TUTTI_OK) status = read_limits(fabric);
-    if (status == TUTTI_OK) status = fabric_choose_address(config, &fabric->own_address);
+    if (status == TUTTI_OK) status = fabric_choose_rails(config, &fabric->rails);
     if (status == TUTTI_OK) status = find_provider(fabric);
     if (status == TUTTI_OK) status = open_kind(fabric);
     if (status == TUTTI_OK) status = fabric_publish(fabric);
@@ -126,6 +148,7 @@ int fabric_open(const struct transport_config *config, struct fabric **out)
     }
     config->host->log(2, "tcp: rank %d listens on %s, provider %s", config->rank, fabric->address_text,
                       fabric->info->fabric_attr->prov_name);
+    log_rails(fabric);
     *out = fabric;
     return TUTTI_OK;
 }

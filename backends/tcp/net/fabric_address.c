@@ -1,6 +1,5 @@
-/* Chooses the address at which other ranks reach this one. */
+/* Chooses the addresses at which other ranks reach this one. */
 #include <arpa/inet.h>
-#include <errno.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
@@ -34,77 +33,59 @@ static bool is_loopback(const struct sockaddr *address)
     return *(const uint8_t *)ip_of(address) == 127;
 }
 
-static void set_address(struct fabric_own_address *own, const struct sockaddr *address)
+static void set_address(struct iface *iface, const struct sockaddr *address)
 {
-    own->family = address->sa_family == AF_INET ? 4 : 6;
-    inet_ntop(address->sa_family, ip_of(address), own->text, sizeof own->text);
+    bool is_4 = address->sa_family == AF_INET;
+    iface->name[0] = '\0';
+    memset(iface->ip, 0, sizeof iface->ip);
+    memcpy(iface->ip, ip_of(address), is_4 ? 4 : 16);
+    iface->family = is_4 ? 4 : 6;
+    iface->bits = is_4 ? 32 : 128;
+    iface->is_loopback = is_loopback(address);
+    inet_ntop(address->sa_family, iface->ip, iface->text, sizeof iface->text);
 }
 
-/* A network in CIDR notation. */
-struct network {
-    int family;
-    uint8_t ip[16];
-    int bits;
-};
+/* ---- interfaces ---------------------------------------------------------------------------------------------- */
 
-static bool parse_network(const char *text, struct network *network)
+static int count_bits(const struct sockaddr *mask)
 {
-    char copy[INET6_ADDRSTRLEN + 8];
-    const char *slash = strchr(text, '/');
-    size_t length = slash != NULL ? (size_t)(slash - text) : strlen(text);
-    if (length >= sizeof copy) return false;
-    memcpy(copy, text, length);
-    copy[length] = '\0';
-    memset(network, 0, sizeof *network);
-    network->family = inet_pton(AF_INET, copy, network->ip) == 1    ? AF_INET
-                      : inet_pton(AF_INET6, copy, network->ip) == 1 ? AF_INET6
-                                                                    : 0;
-    int most = network->family == AF_INET ? 32 : 128;
-    network->bits = most;
-    if (network->family == 0 || slash == NULL) return network->family != 0;
-    char *end;
-    long bits = strtol(slash + 1, &end, 10);
-    network->bits = (int)bits;
-    return end != slash + 1 && *end == '\0' && bits >= 0 && bits <= most;
+    const uint8_t *ip = ip_of(mask);
+    int n = 0, bytes = mask->sa_family == AF_INET ? 4 : 16;
+    for (int i = 0; i < bytes; i++) n += __builtin_popcount(ip[i]);
+    return n;
 }
 
-static bool in_network(const struct sockaddr *address, const struct network *network)
+/* Lists the addresses of interfaces that are up.  The caller frees the list.  Returns NULL if out of memory. */
+static struct iface_list *list_addresses(const tutti_host *host)
 {
-    if (address->sa_family != network->family) return false;
-    const uint8_t *ip = ip_of(address);
-    int whole = network->bits / 8, rest = network->bits % 8;
-    if (memcmp(ip, network->ip, (size_t)whole) != 0) return false;
-    return rest == 0 || (ip[whole] ^ network->ip[whole]) >> (8 - rest) == 0;
-}
-
-/* Returns a rank of preference; lower is better. */
-static int rate_address(const struct ifaddrs *entry)
-{
-    return (entry->ifa_addr->sa_family == AF_INET6) + 2 * is_loopback(entry->ifa_addr);
-}
-
-/* Finds the best address of an interface that is up.  `wanted` is its name or network, or NULL for any. */
-static bool find_address(const char *wanted, bool loopback, struct fabric_own_address *own)
-{
-    struct ifaddrs *all = NULL, *best = NULL;
-    struct network network;
-    bool by_network = wanted != NULL && parse_network(wanted, &network);
-    if (getifaddrs(&all) != 0) return false;
-    for (struct ifaddrs *entry = all; entry != NULL; entry = entry->ifa_next) {
+    struct ifaddrs *all = NULL;
+    struct iface_list *list = calloc(1, sizeof *list);
+    if (list == NULL) host->error(TUTTI_ERR_NO_MEMORY, "no memory for the list of network interfaces");
+    if (list == NULL || getifaddrs(&all) != 0) return list;
+    for (struct ifaddrs *entry = all; entry != NULL && list->n < IFACE_LIST_MAX; entry = entry->ifa_next) {
         if (!is_ip(entry->ifa_addr) || !(entry->ifa_flags & IFF_UP) || is_link_local(entry->ifa_addr)) continue;
-        if (!loopback && is_loopback(entry->ifa_addr)) continue;
-        if (by_network ? !in_network(entry->ifa_addr, &network)
-                       : wanted != NULL && strcmp(entry->ifa_name, wanted) != 0)
-            continue;
-        if (best == NULL || rate_address(entry) < rate_address(best)) best = entry;
+        struct iface *iface = &list->at[list->n++];
+        set_address(iface, entry->ifa_addr);
+        if (is_ip(entry->ifa_netmask)) iface->bits = count_bits(entry->ifa_netmask);
+        snprintf(iface->name, sizeof iface->name, "%s", entry->ifa_name);
     }
-    if (best != NULL) set_address(own, best->ifa_addr);
     freeifaddrs(all);
-    return best != NULL;
+    return list;
 }
+
+/* Returns the list's entry for the address, or NULL. */
+static const struct iface *find_entry(const struct iface_list *list, const struct iface *address)
+{
+    for (int i = 0; i < list->n; i++)
+        if (iface_in_network(&list->at[i], address->family, address->ip, address->family == 4 ? 32 : 128))
+            return &list->at[i];
+    return NULL;
+}
+
+/* ---- the address without TUTTI_IFACE ------------------------------------------------------------------------- */
 
 /* Finds the source address of packets to `host`, without sending any. */
-static bool find_route(const char *host, struct fabric_own_address *own)
+static bool find_route(const char *host, struct iface *own)
 {
     char name[256];
     size_t n = strlen(host);
@@ -129,46 +110,118 @@ static bool find_route(const char *host, struct fabric_own_address *own)
     return done;
 }
 
-static bool is_loopback_text(const char *text)
+static struct iface loopback_address(void)
 {
-    return strncmp(text, "127.", 4) == 0 || strcmp(text, "::1") == 0;
+    return (struct iface){
+        .name = "lo", .text = "127.0.0.1", .family = 4, .ip = {127, 0, 0, 1}, .bits = 8, .is_loopback = true};
 }
 
-bool fabric_is_loopback(const struct fabric_own_address *own)
-{
-    return is_loopback_text(own->text);
-}
-
-static void set_loopback(struct fabric_own_address *own)
-{
-    *own = (struct fabric_own_address){.text = "127.0.0.1", .family = 4};
-}
-
-int fabric_choose_address(const struct transport_config *config, struct fabric_own_address *own)
+/* Chooses an address of the list: loopback if all ranks are on one host, else the one that leads to the store. */
+static struct iface choose_by_route(const struct transport_config *config, const struct iface_list *list)
 {
     const tutti_host *host = config->host;
-    const char *wanted = host->env("TUTTI_IFACE");
-    if (wanted != NULL) {
-        if (find_address(wanted, true, own)) return TUTTI_OK;
-        return host->error(TUTTI_ERR_BACKEND,
-                           "TUTTI_IFACE=%.64s: no interface with this name or in this network is up and has an "
-                           "address; `ip addr` lists them",
-                           wanted);
-    }
+    struct iface own = loopback_address();
     bool one_host = config->local_world_size == config->world_size;
     const char *store = host->env("TUTTI_STORE_ADDR");
     if (store == NULL) store = host->env("MASTER_ADDR");
-    if (one_host || store == NULL || !find_route(store, own)) set_loopback(own);
-    if (!is_loopback_text(own->text)) return TUTTI_OK;
-    set_loopback(own);
+    if (one_host || store == NULL || !find_route(store, &own)) return loopback_address();
+    const struct iface *entry = find_entry(list, &own);
+    if (entry != NULL) own = *entry;
+    if (!own.is_loopback) return own;
     /* A host often resolves its own name to loopback, which other hosts cannot reach. */
-    if (config->local_world_size > 0 && !one_host && find_address(NULL, false, own))
-        host->log(2,
-                  "tcp: the store's address is loopback, but %d of %d ranks are on other hosts; using %s "
-                  "(TUTTI_IFACE overrides it)",
-                  config->world_size - config->local_world_size, config->world_size, own->text);
+    entry = config->local_world_size > 0 ? iface_best(list, false) : NULL;
+    if (entry == NULL) return loopback_address();
+    host->log(2,
+              "tcp: the store's address is loopback, but %d of %d ranks are on other hosts; using %s "
+              "(TUTTI_IFACE overrides it)",
+              config->world_size - config->local_world_size, config->world_size, entry->text);
+    return *entry;
+}
+
+/* ---- TUTTI_IFACE --------------------------------------------------------------------------------------------- */
+
+static int fail_to_choose(const tutti_host *host, const struct iface_list *list, const char *wanted, const char *what)
+{
+    const struct iface *all[IFACE_LIST_MAX];
+    char text[512];
+    for (int i = 0; i < list->n; i++) all[i] = &list->at[i];
+    iface_print(all, list->n, text, sizeof text);
+    return host->error(TUTTI_ERR_BACKEND, "TUTTI_IFACE=%.64s: %s; up and with an address are: %s", wanted, what,
+                       list->n > 0 ? text : "none");
+}
+
+/* Chooses what the value names. */
+static int choose_named(const struct transport_config *config, const struct iface_list *list, const char *wanted,
+                        struct fabric_rails *rails)
+{
+    const struct iface *chosen[FABRIC_RAILS];
+    const char *unknown = wanted;
+    char what[256];
+    int length = 0, n = iface_include(list, wanted, chosen, FABRIC_RAILS, &unknown, &length);
+    if (n == 0) {
+        bool alone = length == (int)strlen(wanted);
+        snprintf(what, sizeof what, "no interface with %s%.*s%s or in this network is up and has a usable address",
+                 alone ? "this name" : "the name \"",
+                 alone         ? 0
+                 : length < 64 ? length
+                               : 64,
+                 unknown, alone ? "" : "\"");
+        return fail_to_choose(config->host, list, wanted, what);
+    }
+    if (n > FABRIC_RAILS)
+        config->host->log(1, "tcp: TUTTI_IFACE=%.64s names %d interfaces; using the first %d", wanted, n, FABRIC_RAILS);
+    rails->n = n < FABRIC_RAILS ? n : FABRIC_RAILS;
+    for (int i = 0; i < rails->n; i++) rails->own[i] = *chosen[i];
     return TUTTI_OK;
 }
+
+/* Chooses all interfaces but those that the value excludes.  The one that leads to the store comes first, so that hosts
+ * with differently ordered interfaces find each other. */
+static int choose_others(const struct transport_config *config, const struct iface_list *all, const char *wanted,
+                         struct iface_list *left, struct fabric_rails *rails)
+{
+    *left = *all;
+    iface_exclude(left, wanted + 1);
+    const struct iface *chosen[FABRIC_RAILS];
+    struct iface routed = choose_by_route(config, left);
+    chosen[0] = find_entry(left, &routed);
+    if (chosen[0] == NULL) chosen[0] = iface_best(left, true);
+    if (chosen[0] == NULL) return fail_to_choose(config->host, all, wanted, "every interface is excluded");
+    int n = chosen[0]->is_loopback ? 1 : iface_append_others(left, chosen, FABRIC_RAILS);
+    rails->n = n < FABRIC_RAILS ? n : FABRIC_RAILS;
+    for (int i = 0; i < rails->n; i++) rails->own[i] = *chosen[i];
+    return TUTTI_OK;
+}
+
+int fabric_choose_rails(const struct transport_config *config, struct fabric_rails *rails)
+{
+    const char *wanted = config->host->env("TUTTI_IFACE");
+    struct iface_list *list = list_addresses(config->host), *left = NULL;
+    int status = TUTTI_OK;
+    if (list == NULL) return TUTTI_ERR_NO_MEMORY;
+    if (wanted == NULL) {
+        rails->own[0] = choose_by_route(config, list);
+        rails->n = 1;
+    } else if (wanted[0] != '^') {
+        status = choose_named(config, list, wanted, rails);
+    } else if ((left = malloc(sizeof *left)) == NULL) {
+        status = config->host->error(TUTTI_ERR_NO_MEMORY, "no memory for the list of network interfaces");
+    } else {
+        status = choose_others(config, list, wanted, left, rails);
+    }
+    free(left);
+    free(list);
+    return status;
+}
+
+void fabric_print_rails(const struct fabric_rails *rails, char *out, size_t bytes)
+{
+    const struct iface *own[FABRIC_RAILS];
+    for (int i = 0; i < rails->n; i++) own[i] = &rails->own[i];
+    iface_print(own, rails->n, out, bytes);
+}
+
+/* ---- text and sockets ---------------------------------------------------------------------------------------- */
 
 void fabric_print_address(const struct wire_address *address, char *out, size_t bytes)
 {
@@ -192,4 +245,17 @@ socklen_t fabric_to_sockaddr(const struct wire_address *address, struct sockaddr
     in6->sin6_port = htons(address->port);
     memcpy(&in6->sin6_addr, address->ip, sizeof in6->sin6_addr);
     return sizeof *in6;
+}
+
+void fabric_from_sockaddr(const void *from, struct wire_address *out)
+{
+    const struct sockaddr_in *in = from;
+    const struct sockaddr_in6 *in6 = from;
+    memset(out->ip, 0, sizeof out->ip);
+    out->family = in->sin_family == AF_INET ? 4 : 6;
+    out->port = ntohs(in->sin_port); /* sin6_port has the same offset */
+    if (out->family == 4)
+        memcpy(out->ip, &in->sin_addr, 4);
+    else
+        memcpy(out->ip, &in6->sin6_addr, 16);
 }

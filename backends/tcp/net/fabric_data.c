@@ -101,6 +101,7 @@ static int expose(struct transport *transport, int32_t rank, struct transport_me
     if (reduces && (memory->staging = malloc(request->bytes)) == NULL)
         return fabric->config.host->error(TUTTI_ERR_NO_MEMORY, "no memory for a message of %zu bytes from rank %d",
                                           request->bytes, rank);
+    memory->rank = rank;
     void *data = reduces ? memory->staging : request->data;
     int status = fabric->kind->expose(fabric, data, request->bytes, memory);
     if (status == TUTTI_OK)
@@ -122,6 +123,7 @@ static void write_memory(struct transport *transport, int32_t rank, struct trans
     struct fabric *fabric = fabric_of(transport);
     struct fabric_link *link = fabric->link[rank]; /* not NULL while the peer is up: the key came over this link */
     write->posted = write->landed = 0;
+    write->rails = 0;
     if (link == NULL || link->state == FABRIC_LOST) return;
     write->queued = true;
     TAILQ_INSERT_TAIL(&link->writes, write, entry);

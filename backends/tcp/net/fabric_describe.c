@@ -44,14 +44,21 @@ static void append_interfaces(struct lines *lines)
 static void append_address(struct lines *lines, const tutti_host *host)
 {
     struct transport_config config = {.world_size = 2, .local_world_size = 1, .host = host};
-    struct fabric_own_address own;
-    if (fabric_choose_address(&config, &own) != TUTTI_OK)
+    struct fabric_rails rails;
+    char text[256];
+    if (fabric_choose_rails(&config, &rails) != TUTTI_OK) {
         append(lines, "address for ranks on other hosts: none, because TUTTI_IFACE=%s matches no interface\n",
                host->env("TUTTI_IFACE"));
-    else if (fabric_is_loopback(&own))
-        append(lines, "address for ranks on other hosts: none, because other hosts cannot reach %s\n", own.text);
+        return;
+    }
+    fabric_print_rails(&rails, text, sizeof text);
+    if (rails.own[0].is_loopback)
+        append(lines, "address for ranks on other hosts: none, because other hosts cannot reach %s\n",
+               rails.own[0].text);
+    else if (rails.n == 1)
+        append(lines, "address for ranks on other hosts: %s (TUTTI_IFACE and MASTER_ADDR choose)\n", rails.own[0].text);
     else
-        append(lines, "address for ranks on other hosts: %s (TUTTI_IFACE and MASTER_ADDR choose)\n", own.text);
+        append(lines, "addresses for ranks on other hosts: %s (TUTTI_IFACE)\n", text);
 }
 
 /* Appends the names of the providers that have this kind of endpoint. */
@@ -113,13 +120,20 @@ int fabric_describe_machine(const tutti_host *host, char *text, size_t capacity)
 int fabric_describe(const struct fabric *fabric, char *text, size_t capacity)
 {
     struct lines lines = {text, capacity};
-    int up = 0;
-    for (int32_t rank = 0; rank < fabric->config.world_size; rank++) up += fabric_is_up(fabric, rank);
-    append(
-        &lines,
-        "tcp: rank %d listens on %s, libfabric provider %s, connected to %d of %d ranks, messages above %d bytes wait "
-        "for their receive\n",
-        fabric->config.rank, fabric->address_text, fabric->info->fabric_attr->prov_name, up,
-        fabric->config.world_size - 1, TRANSPORT_PAYLOAD_MAX);
+    int up = 0, striped = 0;
+    for (int32_t rank = 0; rank < fabric->config.world_size; rank++) {
+        if (!fabric_is_up(fabric, rank)) continue;
+        up++;
+        striped += (fabric->link[rank]->msg.up & ~1) != 0;
+    }
+    append(&lines, "tcp: rank %d listens on %s, libfabric provider %s, connected to %d of %d ranks, ",
+           fabric->config.rank, fabric->address_text, fabric->info->fabric_attr->prov_name, up,
+           fabric->config.world_size - 1);
+    if (fabric->rails.n > 1) {
+        char rails[256];
+        fabric_print_rails(&fabric->rails, rails, sizeof rails);
+        append(&lines, "to %d over several of %d interfaces (%s), ", striped, fabric->rails.n, rails);
+    }
+    append(&lines, "messages above %d bytes wait for their receive\n", TRANSPORT_PAYLOAD_MAX);
     return (int)(lines.at - text);
 }

@@ -25,9 +25,8 @@ bool fabric_verify_handshake(const struct fabric *fabric, const void *data, size
     return peer_handshake_is_authentic(fabric->config.host, data, handshake);
 }
 
-bool fabric_is_answer(const struct fabric_link *link, const struct peer_handshake *handshake)
+bool fabric_is_answer(const struct peer_handshake *asked, const struct peer_handshake *handshake)
 {
-    const struct peer_handshake *asked = &link->handshake;
     return handshake->from == asked->from && handshake->to == asked->to &&
            memcmp(handshake->client_nonce, asked->client_nonce, HANDSHAKE_NONCE) == 0 &&
            memcmp(handshake->server_nonce, asked->server_nonce, HANDSHAKE_NONCE) == 0;

@@ -14,9 +14,11 @@
 #include <sys/queue.h>
 
 #include "tcp/net/fabric.h"
+#include "tcp/net/iface.h"
 #include "tcp/net/wire.h"
 
 enum {
+    FABRIC_RAILS = WIRE_RAILS + 1, /* maximum number of interfaces */
     FABRIC_MESSAGE = WIRE_HEADER + TRANSPORT_PAYLOAD_MAX,
     FABRIC_COPY = WIRE_ENVELOPE + FABRIC_MESSAGE, /* maximum bytes of a message's copy */
     FABRIC_SMALL = 2048,                          /* bytes of the smaller of two buffer sizes for copies */
@@ -31,10 +33,11 @@ enum {
     FABRIC_PROBE = 0                   /* kind of a measurement's message; the protocol's kinds begin with 1 */
 };
 
-/* This rank's address: text for fi_getinfo, and IP version 4 or 6. */
-struct fabric_own_address {
-    char text[INET6_ADDRSTRLEN];
-    uint32_t family;
+/* The interfaces that this rank uses, and its address on each.  The first carries everything but a part of large
+ * messages. */
+struct fabric_rails {
+    int n;
+    struct iface own[FABRIC_RAILS];
 };
 
 /* The functions that libfabric exports.  All others are inline in its headers. */
@@ -50,7 +53,7 @@ struct fabric_library {
 extern struct fabric_library fabric_library;
 
 /* Type of the struct that a completion's context points to, on MSG endpoints. */
-enum fabric_context_kind { FABRIC_RECEIVED, FABRIC_SENT, FABRIC_CHUNK_WRITTEN };
+enum fabric_context_kind { FABRIC_RECEIVED, FABRIC_SENT, FABRIC_CHUNK_WRITTEN, FABRIC_FENCED };
 
 struct fabric_buffer {
     uint8_t kind; /* a fabric_context_kind; must be the first member */
@@ -65,6 +68,7 @@ struct fabric_chunk {
     uint8_t kind; /* a fabric_context_kind; must be the first member */
     bool is_busy;
     struct fabric_link *link;
+    struct msg_rail *rail;
     struct transport_write *write;
     size_t bytes;
 };
@@ -78,15 +82,33 @@ enum fabric_state {
     FABRIC_LOST
 };
 
-/* MSG: each link is an endpoint. */
-struct msg_link {
+/* MSG: a connection of a link.  A link has one, and another for each further interface if the peer is on another host.
+ */
+struct msg_rail {
     struct fid_ep *ep;
-    int fd;                     /* the socket once the link is up, or -1 if it was not found */
-    uint64_t acked;             /* bytes that the peer's host had acknowledged at the last check */
-    int64_t acked_ns;           /* the last time at which it acknowledged data or owed no acknowledgement */
+    int fd;           /* the socket once the connection is up, or -1 if it was not found */
+    uint64_t acked;   /* bytes that the peer's host had acknowledged at the last check */
+    int64_t acked_ns; /* the last time at which it acknowledged data or owed no acknowledgement */
+    struct fabric_chunk chunk[FABRIC_CHUNKS];
+    uint8_t index; /* of the own interface */
+    /* Of further connections only; the first one's are the link's. */
+    uint8_t state; /* a fabric_state */
+    uint8_t repeats;
+    bool is_written; /* pieces were posted after the last fence */
+    int64_t deadline_ns;
+    const char *why; /* the reason of a failure */
+    struct peer_handshake handshake;
+    struct fabric_chunk fence; /* context of a fence */
+    struct wire_rail peer;     /* the peer's address */
+};
+
+struct msg_link {
+    struct msg_rail first;
+    struct msg_rail *further;   /* by interface - 1: fabric->rails.n - 1 of them, or NULL */
+    uint8_t up;                 /* bits of the connections that are up */
+    int fences;                 /* fences under way: see msg_rail.c */
     struct fabric_buffers sent; /* copies that the provider may still read, in order */
     int unsignalled;
-    struct fabric_chunk chunk[FABRIC_CHUNKS];
 };
 
 /* RDM: all links share one endpoint. */
@@ -142,7 +164,11 @@ struct fabric_unauthenticated {
 struct msg_fabric {
     struct fid_eq *eq;
     struct fid_ep *srx;
-    struct fid_pep *pep;
+    struct fid_pep *pep[FABRIC_RAILS];  /* a listener for each interface */
+    struct fi_info *info[FABRIC_RAILS]; /* fabric->info with the address of each further interface; [0] is NULL */
+    struct wire_rails own;              /* addresses of the further listeners */
+    struct wire_rails *peers;           /* by rank: addresses of the peer's further listeners, or NULL */
+    int rails_connecting;               /* number of further connections with a deadline */
     int eq_fd;
     bool check_events; /* this rank has slept, so there may be events */
     unsigned arms;     /* consecutive arms within a short time that led to no event */
@@ -184,7 +210,7 @@ struct fabric_probes {
 /* A kind of endpoint.  A comment that begins with a state says in which state the link is at the call. */
 struct fabric_kind {
     /* Sets fabric->info.  Returns a libfabric error if the provider does not offer this kind. */
-    int (*find)(struct fabric *fabric, const char *provider, const struct fabric_own_address *own);
+    int (*find)(struct fabric *fabric, const char *provider, const struct iface *own);
     /* Starts to listen and fills this rank's address book entry.  The caller must call close, also after a failure. */
     int (*open)(struct fabric *fabric);
     void (*close)(struct fabric *fabric);
@@ -220,7 +246,7 @@ struct fabric {
     bool closing;
     unsigned polls;
     int silent_ms; /* a peer that sends nothing for this long is lost */
-    struct fabric_own_address own_address;
+    struct fabric_rails rails;
     struct wire_address address;   /* this rank's address and nonce */
     uint8_t entry[WIRE_ENTRY_MAX]; /* this rank's address book entry */
     size_t entry_bytes;
@@ -266,6 +292,7 @@ void fabric_drop(struct fabric *fabric, int32_t rank, const char *why, bool noti
 /* Returns the link to rank, idle if it is new, or NULL with an error text if out of memory. */
 struct fabric_link *fabric_make_link(struct fabric *fabric, int32_t rank);
 void fabric_free_links(struct fabric *fabric);
+void fabric_init_rail(struct fabric_link *link, struct msg_rail *rail, int index);
 void fabric_set_state(struct fabric_link *link, enum fabric_state state);
 bool fabric_is_connecting(const struct fabric_link *link);
 void fabric_fail_connecting(struct fabric_link *link, const char *what);
@@ -277,12 +304,18 @@ void fabric_handle_probe(struct fabric *fabric, const struct transport_header *h
 int fabric_measure(struct fabric *fabric, tutti_link *link);
 int fabric_answer(struct fabric *fabric);
 
+/* fabric_hosts.c */
+uint64_t fabric_host_id(void);
+
 /* fabric_address.c */
-int fabric_choose_address(const struct transport_config *config, struct fabric_own_address *own);
-bool fabric_is_loopback(const struct fabric_own_address *own);
+int fabric_choose_rails(const struct transport_config *config, struct fabric_rails *rails);
+/* Prints the interfaces as "eth0 10.0.0.1, eth1 10.1.0.1". */
+void fabric_print_rails(const struct fabric_rails *rails, char *out, size_t bytes);
 void fabric_print_address(const struct wire_address *address, char *out, size_t bytes);
 /* Returns the length of the address. */
 socklen_t fabric_to_sockaddr(const struct wire_address *address, struct sockaddr_storage *out);
+/* Sets family, port and ip. */
+void fabric_from_sockaddr(const void *from, struct wire_address *out);
 
 /* fabric_book.c: the address book in the store.  The peer must have opened its fabric before fabric_look_up. */
 int fabric_publish(struct fabric *fabric);
@@ -291,8 +324,8 @@ void fabric_start_handshake(struct fabric_link *link);
 /* True if the bytes are a handshake of this kind between two ranks of this tree, and prove the token. */
 bool fabric_verify_handshake(const struct fabric *fabric, const void *data, size_t n, enum peer_handshake_kind kind,
                              struct peer_handshake *handshake);
-/* True if the handshake answers the request that was sent on this link. */
-bool fabric_is_answer(const struct fabric_link *link, const struct peer_handshake *handshake);
+/* True if the handshake answers the request `asked`. */
+bool fabric_is_answer(const struct peer_handshake *asked, const struct peer_handshake *handshake);
 bool fabric_is_for_this_rank(const struct fabric *fabric, const struct peer_handshake *handshake);
 
 /* fabric_buffer.c: copies of messages */
@@ -305,7 +338,17 @@ void fabric_free_buffers(struct fabric_buffers *buffers);
 
 /* fabric_socket.c: finds and tunes the provider's sockets, which the provider does not expose */
 void fabric_tune_listener(const struct fabric *fabric, const struct sockaddr_storage *own);
-void fabric_tune_link(struct fabric_link *link);
+void fabric_tune_rail(struct fabric_link *link, struct msg_rail *rail);
+/* Limits the data that wait in the kernel, so that the rails share pieces by their speed. */
+void fabric_limit_unsent(const struct msg_rail *rail);
+/* Finds a listener's or a connection's address.  Returns false if there is none. */
+bool fabric_own_name(struct fid *fid, struct sockaddr_storage *own);
+/* Returns the link's connection over this rank's interface i, or NULL if none was made. */
+static inline struct msg_rail *fabric_rail(struct fabric_link *link, int i)
+{
+    if (i == 0) return &link->msg.first;
+    return link->msg.further != NULL ? &link->msg.further[i - 1] : NULL;
+}
 bool fabric_is_same_address(const struct sockaddr_storage *a, const struct sockaddr_storage *b);
 /* True if the peer's host has accepted the connection.  From then on this host's kernel probes it. */
 bool fabric_host_answers(struct fabric_link *link);

@@ -6,6 +6,14 @@
 
 /* ---- making -------------------------------------------------------------------------------------------------- */
 
+void fabric_init_rail(struct fabric_link *link, struct msg_rail *rail, int index)
+{
+    *rail = (struct msg_rail){.fd = -1, .index = (uint8_t)index};
+    rail->fence = (struct fabric_chunk){.kind = FABRIC_FENCED, .link = link, .rail = rail};
+    for (int i = 0; i < FABRIC_CHUNKS; i++)
+        rail->chunk[i] = (struct fabric_chunk){.kind = FABRIC_CHUNK_WRITTEN, .link = link, .rail = rail};
+}
+
 struct fabric_link *fabric_make_link(struct fabric *fabric, int32_t rank)
 {
     if (fabric->link[rank] != NULL) return fabric->link[rank];
@@ -23,8 +31,7 @@ struct fabric_link *fabric_make_link(struct fabric *fabric, int32_t rank)
     link->rdm.probe = -1;
     TAILQ_INIT(&link->rdm.in_flight);
     STAILQ_INIT(&link->rdm.early);
-    for (int i = 0; i < FABRIC_CHUNKS; i++)
-        link->msg.chunk[i] = (struct fabric_chunk){.kind = FABRIC_CHUNK_WRITTEN, .link = link};
+    fabric_init_rail(link, &link->msg.first, 0);
     STAILQ_INSERT_TAIL(&fabric->all_links, link, entry);
     fabric->link[rank] = link;
     return link;
@@ -36,6 +43,7 @@ void fabric_free_links(struct fabric *fabric)
     while ((link = STAILQ_FIRST(&fabric->all_links)) != NULL) {
         STAILQ_REMOVE_HEAD(&fabric->all_links, entry);
         fabric_free_buffers(&link->waiting);
+        free(link->msg.further);
         free(link);
     }
 }

@@ -17,6 +17,7 @@
 enum {
     REQUEST_MS = 100,               /* maximum time for which an incomplete connection request blocks the process */
     LOCAL_BUFFER_BYTES = 200 << 10, /* send buffer within a host, so that data under way stay in the cache */
+    UNSENT_BYTES = 256 << 10,       /* of each of several rails */
     PROBE_MS = 1000 /* maximum interval between retransmissions, or between keepalive probes of an idle link */
 };
 
@@ -126,13 +127,19 @@ void fabric_tune_listener(const struct fabric *fabric, const struct sockaddr_sto
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
 }
 
-/* Finds both ends of the link's connection.  Returns false if there is none. */
-static bool find_addresses(const struct fabric_link *link, struct sockaddr_storage *own, struct sockaddr_storage *peer)
+bool fabric_own_name(struct fid *fid, struct sockaddr_storage *own)
 {
-    size_t own_bytes = sizeof *own, peer_bytes = sizeof *peer;
+    size_t bytes = sizeof *own;
     memset(own, 0, sizeof *own);
+    return fi_getname(fid, own, &bytes) == 0;
+}
+
+/* Finds both ends of a connection.  Returns false if there is none. */
+static bool find_addresses(const struct msg_rail *rail, struct sockaddr_storage *own, struct sockaddr_storage *peer)
+{
+    size_t bytes = sizeof *peer;
     memset(peer, 0, sizeof *peer);
-    return fi_getname(&link->msg.ep->fid, own, &own_bytes) == 0 && fi_getpeer(link->msg.ep, peer, &peer_bytes) == 0;
+    return fabric_own_name(&rail->ep->fid, own) && fi_getpeer(rail->ep, peer, &bytes) == 0;
 }
 
 bool fabric_host_answers(struct fabric_link *link)
@@ -141,23 +148,28 @@ bool fabric_host_answers(struct fabric_link *link)
     struct sockaddr_storage own, peer;
     struct tcp_info info;
     socklen_t bytes = sizeof info;
-    if (!find_addresses(link, &own, &peer)) return false;
+    if (!find_addresses(&link->msg.first, &own, &peer)) return false;
     int fd = find_socket(&own, &peer);
     if (fd < 0 || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return false;
     tune_socket(link->fabric, fd);
     return info.tcpi_state == ESTABLISHED;
 }
 
-void fabric_tune_link(struct fabric_link *link)
+void fabric_tune_rail(struct fabric_link *link, struct msg_rail *rail)
 {
     struct sockaddr_storage own, peer;
-    link->msg.fd = -1;
-    if (!find_addresses(link, &own, &peer)) return;
-    link->msg.fd = find_socket(&own, &peer);
-    tune_socket(link->fabric, link->msg.fd);
+    rail->fd = -1;
+    if (!find_addresses(rail, &own, &peer)) return;
+    rail->fd = find_socket(&own, &peer);
+    tune_socket(link->fabric, rail->fd);
     const tutti_host *host = link->fabric->config.host;
-    if (TUTTI_HAS(host, forked_gives_up)) host->forked_gives_up(link->msg.fd);
-    if (is_same_host(&own, &peer)) set_option(link->msg.fd, SOL_SOCKET, SO_SNDBUF, LOCAL_BUFFER_BYTES);
+    if (TUTTI_HAS(host, forked_gives_up)) host->forked_gives_up(rail->fd);
+    if (is_same_host(&own, &peer)) set_option(rail->fd, SOL_SOCKET, SO_SNDBUF, LOCAL_BUFFER_BYTES);
+}
+
+void fabric_limit_unsent(const struct msg_rail *rail)
+{
+    if (rail->fd >= 0) set_option(rail->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, UNSENT_BYTES);
 }
 
 /* ---- silence ------------------------------------------------------------------------------------------------- */
@@ -168,26 +180,28 @@ void fabric_tune_link(struct fabric_link *link)
  * A host does not answer if nothing arrives from it, or if sent data are not acknowledged.  The second test is needed
  * if only one direction of the network has failed: then the peer's own retransmissions still arrive.  A closed window
  * is no sign of silence, because unsent data need no acknowledgement. */
-static bool is_silent(struct fabric_link *link, int64_t now, bool is_late)
+static bool is_silent(struct msg_rail *rail, int silent_ms, int64_t now, bool is_late)
 {
     struct tcp_info info;
     socklen_t bytes = sizeof info;
     memset(&info, 0, sizeof info); /* an older kernel fills fewer fields */
-    if (link->msg.fd < 0 || getsockopt(link->msg.fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return false;
-    if (is_late || info.tcpi_unacked == 0 || info.tcpi_bytes_acked != link->msg.acked) link->msg.acked_ns = now;
-    link->msg.acked = info.tcpi_bytes_acked;
+    if (rail->fd < 0 || getsockopt(rail->fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return false;
+    if (is_late || info.tcpi_unacked == 0 || info.tcpi_bytes_acked != rail->acked) rail->acked_ns = now;
+    rail->acked = info.tcpi_bytes_acked;
     bool asked = info.tcpi_retransmits > 1 || info.tcpi_probes > 1;
-    bool owes = (now - link->msg.acked_ns) / 1000000 > link->fabric->silent_ms;
-    return asked && (owes || info.tcpi_last_ack_recv > (uint32_t)link->fabric->silent_ms);
+    bool owes = (now - rail->acked_ns) / 1000000 > silent_ms;
+    return asked && (owes || info.tcpi_last_ack_recv > (uint32_t)silent_ms);
 }
 
 /* Drops the link and resets its connection.  A regular close would wait behind unacknowledged data. */
-static void drop_silent(struct fabric_link *link)
+static void drop_silent(struct fabric_link *link, const struct msg_rail *rail)
 {
     struct linger reset = {.l_onoff = 1};
+    const struct fabric_rails *rails = &link->fabric->rails;
     char why[96];
-    setsockopt(link->msg.fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
-    snprintf(why, sizeof why, "its host has not answered for %d s (TUTTI_SILENT_MS)", link->fabric->silent_ms / 1000);
+    setsockopt(rail->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+    snprintf(why, sizeof why, "its host has not answered%s%s for %d s (TUTTI_SILENT_MS)", rails->n > 1 ? " over " : "",
+             rails->n > 1 ? rails->own[rail->index].name : "", link->fabric->silent_ms / 1000);
     fabric_drop(link->fabric, link->rank, why, true);
 }
 
@@ -201,6 +215,10 @@ void fabric_end_silent(struct fabric *fabric)
     struct fabric_link *link;
     STAILQ_FOREACH(link, &fabric->all_links, entry)
     {
-        if (link->state == FABRIC_UP && is_silent(link, now, is_late)) drop_silent(link);
+        for (int i = 0; i < fabric->rails.n && link->state == FABRIC_UP; i++) {
+            struct msg_rail *rail = fabric_rail(link, i);
+            if (!(link->msg.up & 1 << i) || !is_silent(rail, fabric->silent_ms, now, is_late)) continue;
+            drop_silent(link, rail);
+        }
     }
 }

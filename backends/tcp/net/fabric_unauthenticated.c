@@ -14,17 +14,43 @@ static bool is_accepting(const struct fabric *fabric)
     STAILQ_FOREACH(link, &fabric->all_links, entry)
     {
         if (link->state == FABRIC_ACCEPTING) return true;
+        for (int i = 1; i < fabric->rails.n && link->msg.further != NULL; i++)
+            if (link->msg.further[i - 1].state == FABRIC_ACCEPTING) return true;
     }
     return false;
 }
 
 static bool belongs_to_link(const struct fabric *fabric, int fd)
 {
-    const struct fabric_link *link;
+    struct fabric_link *link;
     STAILQ_FOREACH(link, &fabric->all_links, entry)
     {
-        if (link->state == FABRIC_UP && link->msg.fd == fd) return true;
+        for (int i = 0; i < fabric->rails.n && link->state == FABRIC_UP; i++)
+            if ((link->msg.up & 1 << i) && fabric_rail(link, i)->fd == fd) return true;
     }
+    return false;
+}
+
+/* The addresses of the listeners. */
+struct listeners {
+    int n;
+    struct sockaddr_storage own[FABRIC_RAILS];
+};
+
+static struct listeners find_listeners(const struct fabric *fabric)
+{
+    struct listeners listeners = {.n = 0};
+    for (int i = 0; i < fabric->rails.n; i++) {
+        struct fid_pep *pep = fabric->msg.pep[i];
+        if (pep != NULL && fabric_own_name(&pep->fid, &listeners.own[listeners.n])) listeners.n++;
+    }
+    return listeners;
+}
+
+static bool is_listener(const struct listeners *listeners, const struct sockaddr_storage *name)
+{
+    for (int i = 0; i < listeners->n; i++)
+        if (fabric_is_same_address(name, &listeners->own[i])) return true;
     return false;
 }
 
@@ -38,12 +64,12 @@ static int count_expected(const struct fabric *fabric)
 }
 
 /* Returns the peer's port if fd is an unauthenticated connection, or 0. */
-static uint16_t unauthenticated_port(const struct fabric *fabric, const struct sockaddr_storage *own, int fd)
+static uint16_t unauthenticated_port(const struct fabric *fabric, const struct listeners *listeners, int fd)
 {
     struct sockaddr_storage name;
     socklen_t bytes = sizeof name;
     memset(&name, 0, sizeof name);
-    if (getsockname(fd, (struct sockaddr *)&name, &bytes) != 0 || !fabric_is_same_address(&name, own)) return 0;
+    if (getsockname(fd, (struct sockaddr *)&name, &bytes) != 0 || !is_listener(listeners, &name)) return 0;
     bytes = sizeof name;
     if (getpeername(fd, (struct sockaddr *)&name, &bytes) != 0 || belongs_to_link(fabric, fd)) return 0;
     return ((struct sockaddr_in *)(void *)&name)->sin_port; /* sin6_port has the same offset */
@@ -70,7 +96,7 @@ static void add_unauthenticated(const struct fabric_unauthenticated *before, int
     fresh->seen[fresh->n++].port = port;
 }
 
-static bool scan_descriptors(const struct fabric *fabric, const struct sockaddr_storage *own, struct scan *scan)
+static bool scan_descriptors(const struct fabric *fabric, const struct listeners *listeners, struct scan *scan)
 {
     DIR *folder = opendir("/proc/self/fd");
     if (folder == NULL) return false;
@@ -80,7 +106,7 @@ static bool scan_descriptors(const struct fabric *fabric, const struct sockaddr_
         long fd = strtol(entry->d_name, &end, 10);
         if (end == entry->d_name || *end != '\0') continue;
         scan->n_descriptors++;
-        uint16_t port = unauthenticated_port(fabric, own, (int)fd);
+        uint16_t port = unauthenticated_port(fabric, listeners, (int)fd);
         if (port != 0) add_unauthenticated(&fabric->msg.unauthenticated, (int)fd, port, scan);
     }
     closedir(folder);
@@ -121,13 +147,10 @@ void fabric_end_unauthenticated(struct fabric *fabric, bool all)
     enum { CHECK_MS = 1000 };
     struct fabric_unauthenticated *unauthenticated = &fabric->msg.unauthenticated;
     struct scan scan = {.n_descriptors = 0};
-    struct sockaddr_storage own;
-    size_t own_bytes = sizeof own;
     int64_t now = fabric->config.host->now_ns();
     if (!all && now - unauthenticated->checked_ns < (int64_t)CHECK_MS * 1000000) return;
-    memset(&own, 0, sizeof own);
-    if (fabric->msg.pep == NULL || fi_getname(&fabric->msg.pep->fid, &own, &own_bytes) != 0) return;
-    if (is_accepting(fabric) || !scan_descriptors(fabric, &own, &scan)) return;
+    struct listeners listeners = find_listeners(fabric);
+    if (listeners.n == 0 || is_accepting(fabric) || !scan_descriptors(fabric, &listeners, &scan)) return;
     int n_old = 0;
     *unauthenticated = sort_by_age(unauthenticated, &scan, &n_old);
     unauthenticated->checked_ns = now;

@@ -12,8 +12,6 @@
 
 #include "tcp/net/msg.h"
 
-#define MSG_CLOSED "connection closed during the handshake (it has left or died)"
-
 union event {
     struct fi_eq_cm_entry entry; /* followed by the private data */
     uint8_t bytes[sizeof(struct fi_eq_cm_entry) + 256];
@@ -21,25 +19,27 @@ union event {
 
 /* ---- endpoints ----------------------------------------------------------------------------------------------- */
 
-static void close_endpoint(struct fabric_link *link)
+void msg_close_endpoint(struct fabric_link *link, struct msg_rail *rail)
 {
-    if (link->msg.ep == NULL) return;
-    if (link->state == FABRIC_UP) {
-        fi_shutdown(link->msg.ep, 0);
+    if (rail->ep == NULL) return;
+    if (link->msg.up & 1 << rail->index) {
+        fi_shutdown(rail->ep, 0);
         const tutti_host *host = link->fabric->config.host;
-        if (TUTTI_HAS(host, forked_forgets)) host->forked_forgets(link->msg.fd);
+        if (TUTTI_HAS(host, forked_forgets)) host->forked_forgets(rail->fd);
     }
-    fi_close(&link->msg.ep->fid);
-    link->msg.ep = NULL;
+    link->msg.up &= (uint8_t) ~(1 << rail->index);
+    fi_close(&rail->ep->fid);
+    rail->ep = NULL;
+    for (int i = 0; i < FABRIC_CHUNKS; i++) rail->chunk[i].write = NULL;
 }
 
 void msg_end(struct fabric_link *link)
 {
-    close_endpoint(link);
-    for (int i = 0; i < FABRIC_CHUNKS; i++) link->msg.chunk[i].write = NULL;
+    msg_end_rails(link);
+    msg_close_endpoint(link, &link->msg.first);
 }
 
-static int make_endpoint(struct fabric_link *link, struct fi_info *info, struct fid_ep **out)
+int msg_make_endpoint(struct fabric_link *link, struct fi_info *info, struct fid_ep **out)
 {
     struct fabric *fabric = link->fabric;
     struct fid_ep *ep = NULL;
@@ -61,8 +61,10 @@ static int make_endpoint(struct fabric_link *link, struct fi_info *info, struct 
 bool msg_read_entry(struct fabric *fabric, int32_t rank, const uint8_t *entry, size_t bytes)
 {
     struct wire_address address;
-    if (!wire_address_parse(entry, bytes, &address)) return false;
+    struct wire_rails rails;
+    if (!wire_address_parse(entry, bytes, &address, &rails)) return false;
     fabric->addresses[rank] = address;
+    if (fabric->msg.peers != NULL) fabric->msg.peers[rank] = rails;
     return true;
 }
 
@@ -75,7 +77,7 @@ int msg_connect(struct fabric_link *link)
     if (status != TUTTI_OK) return status;
     const struct wire_address *address = &fabric->addresses[link->rank];
     fabric_print_address(address, link->address_text, sizeof link->address_text);
-    status = make_endpoint(link, fabric->info, &link->msg.ep);
+    status = msg_make_endpoint(link, fabric->info, &link->msg.first.ep);
     if (status != 0)
         return fabric->config.host->error(TUTTI_ERR_SYSTEM, "cannot create an endpoint for rank %d: %s", link->rank,
                                           fabric_reason(status));
@@ -83,42 +85,47 @@ int msg_connect(struct fabric_link *link)
     peer_handshake_sign(fabric->config.host, &link->handshake, data);
     fabric_to_sockaddr(address, &to);
     fabric_set_state(link, FABRIC_CONNECTING);
-    status = fi_connect(link->msg.ep, &to, data, sizeof data);
+    status = fi_connect(link->msg.first.ep, &to, data, sizeof data);
     if (status != 0) fabric_fail_connecting(link, fabric_library.strerror(-status));
     return TUTTI_OK;
 }
 
 /* ---- server -------------------------------------------------------------------------------------------------- */
 
+/* Listens on interface i and sets address. */
+static int listen_on(struct fabric *fabric, int i, struct wire_address *address)
+{
+    struct sockaddr_storage own;
+    struct fid_pep **pep = &fabric->msg.pep[i];
+    int status = fi_passive_ep(fabric->fabric, i == 0 ? fabric->info : fabric->msg.info[i], pep, NULL);
+    if (status == 0) status = fi_pep_bind(*pep, &fabric->msg.eq->fid, 0);
+    if (status == 0) status = fi_listen(*pep);
+    if (status == 0 && !fabric_own_name(&(*pep)->fid, &own)) status = -FI_EOTHER;
+    if (status != 0)
+        return fabric->config.host->error(TUTTI_ERR_SYSTEM,
+                                          "cannot listen on %s: %s (TUTTI_IFACE chooses the interface)",
+                                          fabric->rails.own[i].text, fabric_reason(status));
+    fabric_from_sockaddr(&own, address);
+    fabric_tune_listener(fabric, &own);
+    return TUTTI_OK;
+}
+
 int msg_listen(struct fabric *fabric)
 {
-    const tutti_host *host = fabric->config.host;
-    struct sockaddr_storage own;
-    size_t bytes = sizeof own;
-    memset(&own, 0, sizeof own);
-    int status = fi_passive_ep(fabric->fabric, fabric->info, &fabric->msg.pep, NULL);
-    if (status == 0) status = fi_pep_bind(fabric->msg.pep, &fabric->msg.eq->fid, 0);
-    if (status == 0) status = fi_listen(fabric->msg.pep);
-    if (status == 0) status = fi_getname(&fabric->msg.pep->fid, &own, &bytes);
-    if (status != 0)
-        return host->error(TUTTI_ERR_SYSTEM, "cannot listen on %s: %s (TUTTI_IFACE chooses the interface)",
-                           fabric->own_address.text, fabric_reason(status));
-    if (own.ss_family == AF_INET) {
-        const struct sockaddr_in *in = (const void *)&own;
-        fabric->address.family = 4;
-        fabric->address.port = ntohs(in->sin_port);
-        memcpy(fabric->address.ip, &in->sin_addr, 4);
-    } else {
-        const struct sockaddr_in6 *in = (const void *)&own;
-        fabric->address.family = 6;
-        fabric->address.port = ntohs(in->sin6_port);
-        memcpy(fabric->address.ip, &in->sin6_addr, 16);
+    int status = msg_describe_rails(fabric);
+    if (status == TUTTI_OK) status = listen_on(fabric, 0, &fabric->address);
+    for (int i = 1; i < fabric->rails.n && status == TUTTI_OK; i++) {
+        struct wire_address address;
+        status = listen_on(fabric, i, &address);
+        if (status != TUTTI_OK) break;
+        struct wire_rail *own = &fabric->msg.own.at[fabric->msg.own.n++];
+        own->port = address.port;
+        memcpy(own->ip, address.ip, sizeof own->ip);
     }
-    fabric->entry_bytes = WIRE_ADDRESS;
-    wire_address_encode(fabric->entry, &fabric->address);
+    if (status != TUTTI_OK) return status;
+    fabric->entry_bytes = wire_address_encode(fabric->entry, &fabric->address, &fabric->msg.own);
     fabric_print_address(&fabric->address, fabric->address_text, sizeof fabric->address_text);
     fcntl(fabric->msg.eq_fd, F_SETFD, FD_CLOEXEC);
-    fabric_tune_listener(fabric, &own);
     return TUTTI_OK;
 }
 
@@ -126,27 +133,21 @@ static void accept_request(struct fabric_link *link, struct fi_info *info, struc
 {
     struct fabric *fabric = link->fabric;
     uint8_t data[HANDSHAKE_BYTES];
-    close_endpoint(link); /* this rank's own request, if the two crossed */
-    int status = make_endpoint(link, info, &link->msg.ep);
+    msg_close_endpoint(link, &link->msg.first); /* this rank's own request, if the two crossed */
+    int status = msg_make_endpoint(link, info, &link->msg.first.ep);
     if (status != 0) {
-        fi_reject(fabric->msg.pep, info->handle, NULL, 0);
+        fi_reject(fabric->msg.pep[0], info->handle, NULL, 0);
         fabric->config.host->log(1, "tcp: cannot accept the connection of rank %d: %s", link->rank,
                                  fabric_library.strerror(-status));
         return;
     }
     struct wire_address from = {.family = fabric->address.family};
-    if (info->dest_addr != NULL && from.family == 4) {
-        memcpy(from.ip, &((struct sockaddr_in *)info->dest_addr)->sin_addr, 4);
-        from.port = ntohs(((struct sockaddr_in *)info->dest_addr)->sin_port);
-    } else if (info->dest_addr != NULL) {
-        memcpy(from.ip, &((struct sockaddr_in6 *)info->dest_addr)->sin6_addr, 16);
-        from.port = ntohs(((struct sockaddr_in6 *)info->dest_addr)->sin6_port);
-    }
+    if (info->dest_addr != NULL) fabric_from_sockaddr(info->dest_addr, &from);
     fabric_print_address(&from, link->address_text, sizeof link->address_text);
     handshake->kind = HANDSHAKE_ACCEPT;
     peer_handshake_sign(fabric->config.host, handshake, data);
     fabric_set_state(link, FABRIC_ACCEPTING);
-    status = fi_accept(link->msg.ep, data, sizeof data);
+    status = fi_accept(link->msg.first.ep, data, sizeof data);
     if (status != 0) fabric_fail_connecting(link, fabric_library.strerror(-status));
 }
 
@@ -156,13 +157,13 @@ static void handle_request(struct fabric *fabric, struct fi_info *info, const vo
     if (fabric->closing || !fabric_verify_handshake(fabric, data, n, HANDSHAKE_CONNECT, &handshake) ||
         !fabric_is_for_this_rank(fabric, &handshake)) {
         fabric->config.host->log(3, "tcp: rejected a connection that did not prove the job's token");
-        fi_reject(fabric->msg.pep, info->handle, NULL, 0);
+        fi_reject(fabric->msg.pep[0], info->handle, NULL, 0);
         return;
     }
     struct fabric_link *link = fabric_make_link(fabric, (int32_t)handshake.from);
     if (link == NULL) {
         fabric->config.host->log(1, "tcp: cannot accept the connection of rank %u: no memory", handshake.from);
-        fi_reject(fabric->msg.pep, info->handle, NULL, 0);
+        fi_reject(fabric->msg.pep[0], info->handle, NULL, 0);
         return;
     }
     bool first = link->state == FABRIC_IDLE || link->state == FABRIC_WAITING;
@@ -173,9 +174,9 @@ static void handle_request(struct fabric *fabric, struct fi_info *info, const vo
         uint8_t answer[HANDSHAKE_BYTES];
         handshake.kind = HANDSHAKE_BUSY;
         peer_handshake_sign(fabric->config.host, &handshake, answer);
-        fi_reject(fabric->msg.pep, info->handle, answer, sizeof answer);
+        fi_reject(fabric->msg.pep[0], info->handle, answer, sizeof answer);
     } else {
-        fi_reject(fabric->msg.pep, info->handle, NULL, 0);
+        fi_reject(fabric->msg.pep[0], info->handle, NULL, 0);
     }
 }
 
@@ -186,17 +187,19 @@ static void handle_connected(struct fabric_link *link, const void *data, size_t 
     struct peer_handshake handshake;
     if (link->state == FABRIC_CONNECTING &&
         (!fabric_verify_handshake(link->fabric, data, n, HANDSHAKE_ACCEPT, &handshake) ||
-         !fabric_is_answer(link, &handshake))) {
+         !fabric_is_answer(&link->handshake, &handshake))) {
         fabric_fail_connecting(link, "the answer does not prove the job's token");
         return;
     }
+    bool is_client = link->state == FABRIC_CONNECTING;
+    link->msg.up |= 1;
     fabric_set_state(link, FABRIC_UP);
-    fabric_tune_link(link);
+    fabric_tune_rail(link, &link->msg.first);
     msg_flush_waiting(link);
+    if (is_client && link->state == FABRIC_UP) msg_connect_rails(link);
 }
 
-/* True if the peer's listener closed the connection before the handshake was complete. */
-static bool is_closed(int error)
+bool msg_is_closed(int error)
 {
     return error == FI_EIO || error == FI_ECONNRESET || error == FI_ECONNABORTED || error == EPIPE;
 }
@@ -212,7 +215,7 @@ static void repeat_or_fail(struct fabric_link *link)
     }
     int64_t last_ns = link->last_ns;
     link->repeats++;
-    close_endpoint(link);
+    msg_close_endpoint(link, &link->msg.first);
     if (msg_connect(link) != TUTTI_OK)
         fabric_fail_connecting(link, MSG_CLOSED);
     else
@@ -224,14 +227,14 @@ static void handle_failure(struct fabric_link *link, int error, const void *data
     struct peer_handshake handshake;
     if (link->state == FABRIC_CONNECTING && error == FI_ECONNREFUSED &&
         fabric_verify_handshake(link->fabric, data, n, HANDSHAKE_BUSY, &handshake) &&
-        fabric_is_answer(link, &handshake)) {
-        close_endpoint(link);
+        fabric_is_answer(&link->handshake, &handshake)) {
+        msg_close_endpoint(link, &link->msg.first);
         fabric_set_state(link, FABRIC_WAITING);
         return;
     }
     if (error == FI_ECONNREFUSED)
         fabric_fail_connecting(link, "connection refused (it has left or died, or its job token differs)");
-    else if (is_closed(error))
+    else if (msg_is_closed(error))
         repeat_or_fail(link);
     else
         fabric_fail_connecting(link, fabric_library.strerror(error));
@@ -243,9 +246,44 @@ static void read_failure(struct fabric *fabric)
     struct fi_eq_err_entry error = {.err_data = data, .err_data_size = sizeof data};
     if (fi_eq_readerr(fabric->msg.eq, &error, 0) < 0 || error.fid == NULL || error.fid->fclass != FI_CLASS_EP) return;
     struct fabric_link *link = error.fid->context;
-    if (link->msg.ep != NULL && &link->msg.ep->fid == error.fid)
-        handle_failure(link, error.err < 0 ? -error.err : error.err, error.err_data,
-                       error.err_data != NULL ? error.err_data_size : 0);
+    struct msg_rail *rail = msg_find_rail(link, error.fid);
+    int number = error.err < 0 ? -error.err : error.err;
+    size_t n = error.err_data != NULL ? error.err_data_size : 0;
+    if (rail == &link->msg.first)
+        handle_failure(link, number, error.err_data, n);
+    else if (rail != NULL)
+        msg_handle_rail(link, rail, 0, number, error.err_data, n);
+}
+
+static void handle_connection_request(struct fabric *fabric, const struct fi_eq_cm_entry *event, size_t bytes)
+{
+    for (int i = 0; i < fabric->rails.n; i++) {
+        if (fabric->msg.pep[i] == NULL || &fabric->msg.pep[i]->fid != event->fid) continue;
+        if (i == 0)
+            handle_request(fabric, event->info, event->data, bytes);
+        else
+            msg_accept_rail(fabric, i, event->info, event->data, bytes);
+    }
+    fabric_library.freeinfo(event->info);
+}
+
+static void handle_event(struct fabric *fabric, uint32_t kind, const struct fi_eq_cm_entry *event, size_t bytes)
+{
+    struct fabric_link *link = event->fid->context;
+    struct msg_rail *rail = link != NULL ? msg_find_rail(link, event->fid) : NULL;
+    if (rail == NULL) return;
+    if (rail != &link->msg.first) {
+        msg_handle_rail(link, rail, kind, 0, event->data, bytes);
+        return;
+    }
+    if (kind == FI_CONNECTED) handle_connected(link, event->data, bytes);
+    if (kind != FI_SHUTDOWN) return;
+    if (link->state == FABRIC_UP) {
+        while (msg_read_completions(fabric) > 0) continue; /* deliver messages that arrived before the end */
+        fabric_drop(fabric, link->rank, "connection closed", true);
+    } else {
+        repeat_or_fail(link);
+    }
 }
 
 int msg_handle_events(struct fabric *fabric)
@@ -265,21 +303,10 @@ int msg_handle_events(struct fabric *fabric)
         if (n < (ssize_t)sizeof event.entry) return handled;
         handled++;
         size_t bytes = (size_t)n - sizeof event.entry;
-        if (kind == FI_CONNREQ) {
-            handle_request(fabric, event.entry.info, event.entry.data, bytes);
-            fabric_library.freeinfo(event.entry.info);
-            continue;
-        }
-        struct fabric_link *link = event.entry.fid->context;
-        if (link == NULL || link->msg.ep == NULL || &link->msg.ep->fid != event.entry.fid) continue;
-        if (kind == FI_CONNECTED) handle_connected(link, event.entry.data, bytes);
-        if (kind != FI_SHUTDOWN) continue;
-        if (link->state == FABRIC_UP) {
-            while (msg_read_completions(fabric) > 0) continue; /* deliver messages that arrived before the end */
-            fabric_drop(fabric, link->rank, "connection closed", true);
-        } else {
-            repeat_or_fail(link);
-        }
+        if (kind == FI_CONNREQ)
+            handle_connection_request(fabric, &event.entry, bytes);
+        else
+            handle_event(fabric, kind, &event.entry, bytes);
     }
 }
 
@@ -303,4 +330,5 @@ void msg_check_deadlines(struct fabric *fabric)
             fabric_fail_connecting(link, now > link->last_ns ? "no answer within the group's timeout"
                                                              : "no answer within 15 s");
     }
+    if (fabric->msg.rails_connecting > 0) msg_check_rails(fabric);
 }

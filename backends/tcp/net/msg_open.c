@@ -5,7 +5,7 @@
 #include "tcp/net/msg.h"
 
 /* Finds the provider.  Asks for one receive queue that all endpoints share. */
-int msg_find(struct fabric *fabric, const char *provider, const struct fabric_own_address *own)
+int msg_find(struct fabric *fabric, const char *provider, const struct iface *own)
 {
     struct fi_info *hints = fabric_library.dupinfo(NULL);
     if (hints == NULL) return -FI_ENOMEM;
@@ -47,13 +47,14 @@ int msg_open(struct fabric *fabric)
 void msg_close(struct fabric *fabric)
 {
     /* Accept, end and release connections in their handshake, because the provider would not free them. */
-    for (int i = 0; i < 4 && fabric->msg.pep != NULL; i++) msg_handle_events(fabric);
+    for (int i = 0; i < 4 && fabric->msg.pep[0] != NULL; i++) msg_handle_events(fabric);
     FABRIC_CLOSE(fabric->msg.srx);
-    FABRIC_CLOSE(fabric->msg.pep);
+    for (int i = 0; i < FABRIC_RAILS; i++) FABRIC_CLOSE(fabric->msg.pep[i]);
     FABRIC_CLOSE(fabric->cq);
     FABRIC_CLOSE(fabric->domain);
     FABRIC_CLOSE(fabric->msg.eq); /* must not be read after the listener is closed */
     struct fabric_link *link;
     STAILQ_FOREACH(link, &fabric->all_links, entry) fabric_free_buffers(&link->msg.sent);
     free(fabric->msg.receives);
+    msg_free_rails(fabric);
 }

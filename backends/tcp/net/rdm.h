@@ -41,7 +41,7 @@ struct rdm_parts {
 };
 
 /* rdm_open.c */
-int rdm_find(struct fabric *fabric, const char *provider, const struct fabric_own_address *own);
+int rdm_find(struct fabric *fabric, const char *provider, const struct iface *own);
 int rdm_open(struct fabric *fabric);
 void rdm_close(struct fabric *fabric);
 struct rdm_buffer *rdm_buffer_new(struct fabric *fabric);

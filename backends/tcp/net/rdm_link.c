@@ -184,7 +184,7 @@ static void handle_hello(struct fabric *fabric, const struct peer_handshake *han
     bool crossed = link->state == FABRIC_CONNECTING && link->rank < fabric->config.rank;
     if (link->state == FABRIC_IDLE || crossed) {
         accept_hello(link, handshake, name);
-    } else if (link->state == FABRIC_ACCEPTING && fabric_is_answer(link, handshake)) { /* the WELCOME was lost */
+    } else if (link->state == FABRIC_ACCEPTING && fabric_is_answer(&link->handshake, handshake)) { /* the WELCOME was lost */
         link->rdm.welcome_due = true;
         rdm_flush(link);
     }
@@ -209,7 +209,7 @@ void rdm_handle_handshake(struct fabric *fabric, const struct wire_envelope *env
         handle_hello(fabric, &handshake, &name);
     else if (envelope->kind == WIRE_WELCOME && link != NULL && link->state == FABRIC_CONNECTING &&
              fabric_verify_handshake(fabric, data, n, HANDSHAKE_ACCEPT, &handshake) &&
-             fabric_is_answer(link, &handshake))
+             fabric_is_answer(&link->handshake, &handshake))
         handle_welcome(link);
     else
         fabric->config.host->log(

@@ -7,7 +7,7 @@
 #include "tcp/net/rdm.h"
 
 /* Finds the provider.  Only IP providers accept the address, so the second try omits it. */
-int rdm_find(struct fabric *fabric, const char *provider, const struct fabric_own_address *own)
+int rdm_find(struct fabric *fabric, const char *provider, const struct iface *own)
 {
     struct fi_info *hints = fabric_library.dupinfo(NULL);
     if (hints == NULL) return -FI_ENOMEM;
@@ -101,8 +101,8 @@ static int publish_name(struct fabric *fabric)
     size_t text = sizeof fabric->address_text;
     int status = fi_getname(&fabric->rdm.ep->fid, name.name, &name.bytes);
     if (status != 0 || name.bytes == 0) return fabric_fail(fabric, "fi_getname", status);
-    fabric->address.family = fabric->own_address.family;
-    inet_pton(fabric->own_address.family == 4 ? AF_INET : AF_INET6, fabric->own_address.text, fabric->address.ip);
+    fabric->address.family = fabric->rails.own[0].family;
+    inet_pton(fabric->rails.own[0].family == 4 ? AF_INET : AF_INET6, fabric->rails.own[0].text, fabric->address.ip);
     rdm_open_probes(fabric, &fabric->address);
     name.host = fabric->address;
     fabric->rdm.name_bytes = name.bytes;

@@ -49,30 +49,55 @@ bool wire_parse(const void *message, size_t n, struct transport_header *header)
 
 /* ---- addresses ----------------------------------------------------------------------------------------------- */
 
-void wire_address_encode(uint8_t out[WIRE_ADDRESS], const struct wire_address *address)
+size_t wire_address_encode(uint8_t out[WIRE_ENTRY_MAX], const struct wire_address *address,
+                           const struct wire_rails *rails)
 {
-    memset(out, 0, WIRE_ADDRESS);
+    memset(out, 0, WIRE_ENTRY_MAX);
     memcpy(out, address_magic, 8);
     put_u32(out + 8, TRANSPORT_VERSION);
     put_u32(out + 12, address->family);
     put_u32(out + 16, address->port);
+    put_u32(out + 20, rails->n);
     memcpy(out + 24, address->ip, sizeof address->ip);
     memcpy(out + 40, address->nonce, HANDSHAKE_NONCE);
+    put_u64(out + 56, address->host);
+    for (uint32_t i = 0; i < rails->n; i++) {
+        uint8_t *at = out + WIRE_ADDRESS + i * WIRE_RAIL;
+        memcpy(at, rails->at[i].ip, sizeof rails->at[i].ip);
+        put_u32(at + 16, rails->at[i].port);
+    }
+    return WIRE_ADDRESS + rails->n * WIRE_RAIL;
 }
 
-bool wire_address_parse(const void *data, size_t n, struct wire_address *address)
+/* True if address and port can be those of a listener. */
+static bool is_endpoint(uint32_t family, const uint8_t ip[16], uint32_t port)
 {
     static const uint8_t none[12];
+    if (port == 0 || port > UINT16_MAX) return false;
+    return family == 4 ? memcmp(ip + 4, none, sizeof none) == 0 : family == 6;
+}
+
+bool wire_address_parse(const void *data, size_t n, struct wire_address *address, struct wire_rails *rails)
+{
     const uint8_t *p = data;
-    if (n != WIRE_ADDRESS || memcmp(p, address_magic, 8) != 0 || get_u32(p + 8) != TRANSPORT_VERSION) return false;
+    if (n < WIRE_ADDRESS || memcmp(p, address_magic, 8) != 0 || get_u32(p + 8) != TRANSPORT_VERSION) return false;
     address->family = get_u32(p + 12);
     uint32_t port = get_u32(p + 16);
-    if (port == 0 || port > 65535 || get_u32(p + 20) != 0) return false;
+    rails->n = get_u32(p + 20);
     address->port = (uint16_t)port;
     memcpy(address->ip, p + 24, sizeof address->ip);
     memcpy(address->nonce, p + 40, HANDSHAKE_NONCE);
-    if (address->family == 4) return memcmp(address->ip + 4, none, sizeof none) == 0;
-    return address->family == 6;
+    address->host = get_u64(p + 56);
+    if (rails->n > WIRE_RAILS || n != WIRE_ADDRESS + rails->n * WIRE_RAIL) return false;
+    if (!is_endpoint(address->family, address->ip, port)) return false;
+    for (uint32_t i = 0; i < rails->n; i++) {
+        const uint8_t *at = p + WIRE_ADDRESS + i * WIRE_RAIL;
+        port = get_u32(at + 16);
+        memcpy(rails->at[i].ip, at, sizeof rails->at[i].ip);
+        rails->at[i].port = (uint16_t)port;
+        if (!is_endpoint(address->family, rails->at[i].ip, port)) return false;
+    }
+    return true;
 }
 
 /* ---- datagrams ----------------------------------------------------------------------------------------------- */
@@ -87,6 +112,7 @@ size_t wire_name_encode(uint8_t out[WIRE_ENTRY_MAX], const struct wire_name *nam
     put_u32(out + 20, name->host.port);
     memcpy(out + 24, name->host.ip, sizeof name->host.ip);
     memcpy(out + 40, name->host.nonce, HANDSHAKE_NONCE);
+    put_u64(out + 56, name->host.host);
     memcpy(out + NAME_AT, name->name, name->bytes);
     return NAME_AT + name->bytes;
 }
@@ -101,6 +127,7 @@ bool wire_name_parse(const void *data, size_t n, struct wire_name *name)
     name->host.port = (uint16_t)get_u32(p + 20);
     memcpy(name->host.ip, p + 24, sizeof name->host.ip);
     memcpy(name->host.nonce, p + 40, HANDSHAKE_NONCE);
+    name->host.host = get_u64(p + 56);
     name->bytes = n - NAME_AT;
     memcpy(name->name, p + NAME_AT, name->bytes);
     return name->host.family == 4 || name->host.family == 6;

@@ -15,9 +15,11 @@
 
 enum {
     WIRE_HEADER = 64, /* bytes of a message's header */
-    WIRE_ADDRESS = 56,
+    WIRE_ADDRESS = 64,
+    WIRE_RAILS = 3, /* maximum number of a rank's further interfaces */
+    WIRE_RAIL = 20,
     WIRE_NAME_MAX = 128,  /* maximum bytes of an endpoint's name */
-    WIRE_ENTRY_MAX = 184, /* maximum bytes of an address book entry */
+    WIRE_ENTRY_MAX = 192, /* maximum bytes of an address book entry */
     WIRE_ENVELOPE = 40
 };
 
@@ -31,10 +33,23 @@ struct wire_address {
     uint16_t port;
     uint8_t ip[16]; /* network byte order; IPv4 uses the first 4 bytes */
     uint8_t nonce[HANDSHAKE_NONCE];
+    uint64_t host; /* identifies the host; 0 if not known */
 };
 
-void wire_address_encode(uint8_t out[WIRE_ADDRESS], const struct wire_address *address);
-bool wire_address_parse(const void *data, size_t n, struct wire_address *address);
+/* The addresses at which a rank listens on its further interfaces, of the same IP version. */
+struct wire_rail {
+    uint16_t port;
+    uint8_t ip[16];
+};
+struct wire_rails {
+    uint32_t n;
+    struct wire_rail at[WIRE_RAILS];
+};
+
+/* Encodes the entry.  Returns the bytes written. */
+size_t wire_address_encode(uint8_t out[WIRE_ENTRY_MAX], const struct wire_address *address,
+                           const struct wire_rails *rails);
+bool wire_address_parse(const void *data, size_t n, struct wire_address *address, struct wire_rails *rails);
 
 /* The address of a rank's datagram endpoint: a name that only libfabric understands. */
 struct wire_name {

@@ -28,7 +28,7 @@ enum kind {
     KINDS
 };
 
-enum { KIND_WITHDRAWN = 1 }; /* flags */
+enum { KIND_WITHDRAWN = 1 }; /* flags of NACKs and FIN; those of a CTS are the write's number of parts - 1 */
 
 /* True if a header is well formed and fits `payload` bytes of payload. */
 bool kind_is_valid(const struct transport_header *header, size_t payload, uint32_t world_size);

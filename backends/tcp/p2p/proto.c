@@ -41,7 +41,7 @@ static bool say_goodbye_to(struct proto *proto, int32_t rank)
     if (transport == NULL) return true; /* the peer's transport could not be opened */
     if (!transport->ops->is_up(transport, rank)) return transport->ops->is_flushed(transport, rank);
     if (!peer->said_bye) {
-        struct transport_header header = {.kind = KIND_BYE};
+        struct transport_header header = {.kind = KIND_BYE, .after_writes = true};
         proto_transmit(proto, rank, &header, NULL, 0);
         peer->said_bye = true;
     }

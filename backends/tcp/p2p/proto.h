@@ -177,7 +177,8 @@ int proto_recv(struct proto_group *group, tutti_request *request);
 int proto_cancel(struct proto_group *group, tutti_request *request);
 
 void proto_send_rts(struct proto *proto, struct proto_op *op);
-void proto_start_write(struct proto *proto, struct proto_op *op, uint64_t key);
+/* Starts the write that a CTS grants. */
+void proto_start_write(struct proto *proto, struct proto_op *op, const struct transport_header *cts);
 /* Exposes a receive's memory and answers the RTS ref, or none (0). */
 int proto_send_cts(struct proto *proto, struct proto_op *op, uint64_t ref);
 /* Counts an eager message as matched.  Sends a credit message if much credit is due. */

@@ -214,7 +214,7 @@ static void handle_cts(struct proto *proto, const struct transport_header *heade
     struct proto_op *op = find_send(proto, header);
     if (op == NULL) return;
     if (proto_agrees(op->request, header)) {
-        proto_start_write(proto, op, header->id);
+        proto_start_write(proto, op, header);
         return;
     }
     proto_send_nack(proto, peer_of(header), KIND_NACK_RECV, header->id, op->request);
@@ -275,7 +275,7 @@ static void handle_revoke(struct proto *proto, const struct transport_header *he
         else
             return;
     }
-    struct transport_header answer = {.kind = KIND_REVOKED, .ref = header->ref};
+    struct transport_header answer = {.kind = KIND_REVOKED, .ref = header->ref, .after_writes = true};
     proto_transmit(proto, peer, &answer, NULL, 0);
 }
 
@@ -381,7 +381,7 @@ static void on_written(void *user, uint64_t key)
 {
     struct proto *proto = user;
     struct proto_op *op = proto_op_find(proto, key);
-    if (op == NULL || op->state != PROTO_RECV_EXPOSED) return;
+    if (op == NULL || op->state != PROTO_RECV_EXPOSED || --op->memory.parts > 0) return;
     if (op->memory.staging != NULL)
         tutti_request_take(proto->host, op->request, 0, op->memory.staging, op->request->bytes);
     proto_finish_recv(proto, op, op->peer, TUTTI_OK);

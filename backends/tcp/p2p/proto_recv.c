@@ -6,13 +6,14 @@
 int proto_send_cts(struct proto *proto, struct proto_op *op, uint64_t ref)
 {
     struct transport *transport = proto->peer[op->peer].transport;
-    op->memory = (struct transport_memory){.request = op->request, .key = op->id};
+    op->memory = (struct transport_memory){.request = op->request, .key = op->id, .parts = 1};
     int status = transport->ops->expose(transport, op->peer, &op->memory);
     if (status != TUTTI_OK) return status;
     op->state = PROTO_RECV_EXPOSED;
     op->peer_id = ref;
     struct transport_header header = proto_header(op, KIND_CTS);
     header.ref = ref;
+    header.flags = (uint8_t)(op->memory.parts - 1);
     return proto_transmit(proto, op->peer, &header, NULL, 0);
 }
 

@@ -9,14 +9,17 @@ void proto_send_rts(struct proto *proto, struct proto_op *op)
     proto_transmit(proto, op->peer, &header, NULL, 0);
 }
 
-void proto_start_write(struct proto *proto, struct proto_op *op, uint64_t key)
+void proto_start_write(struct proto *proto, struct proto_op *op, const struct transport_header *cts)
 {
     proto_withdraw(proto, op);
     if (op->is_timed) TAILQ_REMOVE(&proto->delayed, op, timed);
     op->is_timed = false;
     op->state = PROTO_SEND_WRITING;
-    op->write =
-        (struct transport_write){.data = op->request->data, .bytes = op->request->bytes, .key = key, .owner = op};
+    op->write = (struct transport_write){.data = op->request->data,
+                                         .bytes = op->request->bytes,
+                                         .key = cts->id,
+                                         .parts = (uint8_t)(cts->flags + 1),
+                                         .owner = op};
     proto->peer[op->peer].was_written = true;
     proto_ops(proto, op->peer)->write(proto->peer[op->peer].transport, op->peer, &op->write);
 }
@@ -86,7 +89,7 @@ static int send_to_exposed(struct proto_group *group, tutti_request *request, st
     }
     struct proto_op *op = proto_op_new(group, request, peer, PROTO_SEND_WAITING);
     if (op == NULL) return TUTTI_ERR_NO_MEMORY;
-    proto_start_write(proto, op, header.id);
+    proto_start_write(proto, op, &header);
     return TUTTI_REQUEST_PENDING;
 }
 
