@@ -22,6 +22,7 @@ struct fabric_link *fabric_make_link(struct fabric *fabric, int32_t rank)
     STAILQ_INIT(&link->msg.sent);
     link->rdm.probe = -1;
     TAILQ_INIT(&link->rdm.in_flight);
+    TAILQ_INIT(&link->rdm.offers);
     STAILQ_INIT(&link->rdm.early);
     for (int i = 0; i < FABRIC_CHUNKS; i++)
         link->msg.chunk[i] = (struct fabric_chunk){.kind = FABRIC_CHUNK_WRITTEN, .link = link};

@@ -253,6 +253,8 @@ void rdm_end(struct fabric_link *link)
     struct rdm_buffer *buffer;
     TAILQ_FOREACH(buffer, &link->rdm.in_flight, entry) buffer->write = NULL;
     rdm_end_probe(link);
+    rdm_end_readings(link);
+    rdm_end_offers(link);
     if (link->state == FABRIC_UP) rdm_post(link, (struct wire_envelope){.kind = WIRE_END}, &empty, NULL);
     link->rdm.hello_due = link->rdm.welcome_due = link->rdm.heartbeat_due = false;
 }
