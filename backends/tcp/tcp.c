@@ -191,12 +191,13 @@ static int tcp_native(void *state, const tutti_op *op, tutti_request *request)
 static const char *tcp_explain(void *state, const tutti_op *op)
 {
     struct tcp_group *self = state;
-    struct shm *shm = self->first != NULL ? self->first->shm : NULL;
+    const struct tcp_group *first = self->first;
     if (op->kind != TUTTI_SEND) return coll_explain(&self->coll, op);
-    if (shm == NULL) return NULL;
+    if (first == NULL || (first->shm == NULL && first->fabric == NULL)) return NULL;
     int64_t bytes = op->in->numel * tutti_dtype_bytes(op->dtype);
     const tutti_path_row *row = tutti_path_find(self->group.choices, self->group.n_choices, TUTTI_SEND, bytes);
-    return shm_explain_message(shm, (size_t)bytes, row);
+    return first->shm != NULL ? shm_explain_message(first->shm, (size_t)bytes, row)
+                              : fabric_explain_message(first->fabric, (size_t)bytes, row);
 }
 
 static void tcp_choose(void *state, const tutti_path_row *rows, int32_t n)
@@ -206,7 +207,7 @@ static void tcp_choose(void *state, const tutti_path_row *rows, int32_t n)
     self->coll.n_choices = self->group.n_choices = n;
 }
 
-static const tutti_path paths[] = {COLL_PATHS, SHM_MESSAGE_PATHS, {TUTTI_SEND, 0, NULL}};
+static const tutti_path paths[] = {COLL_PATHS, SHM_MESSAGE_PATHS, FABRIC_MESSAGE_PATHS, {TUTTI_SEND, 0, NULL}};
 
 static void tcp_awaits(void *state, const tutti_request *request, bool *ranks)
 {

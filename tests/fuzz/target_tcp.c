@@ -73,6 +73,12 @@ void fuzz_tcp_envelope(const uint8_t *in, size_t bytes)
     FUZZ_CHECK(!wire_envelope_parse(in, bytes, envelope.from, &envelope));
     wire_envelope_encode(out, &envelope);
     FUZZ_CHECK(bytes >= sizeof out && memcmp(in, out, sizeof out) == 0);
+    struct wire_offer offer = {0};
+    uint8_t body[WIRE_OFFER_BODY];
+    if (envelope.kind != WIRE_OFFER || !wire_offer_parse(in + sizeof out, bytes - sizeof out, &offer)) return;
+    FUZZ_CHECK(offer.bytes > 0 && offer.address + offer.bytes > offer.address);
+    wire_offer_encode(body, &offer);
+    FUZZ_CHECK(memcmp(in + sizeof out, body, sizeof body) == 0);
 }
 
 void fuzz_tcp_address(const uint8_t *in, size_t bytes)

@@ -315,12 +315,69 @@ static void test_rails(void **state)
     assert_false(entry_parses(&address, &rails));
 }
 
+/* ---- datagrams ----------------------------------------------------------------------------------------------- */
+
+static bool envelope_parses(const struct wire_envelope *envelope, size_t n)
+{
+    uint8_t out[WIRE_ENVELOPE + TRANSPORT_PAYLOAD_MAX] = {0};
+    struct wire_envelope read;
+    wire_envelope_encode(out, envelope);
+    return wire_envelope_parse(out, n, WORLD, &read) && read.kind == envelope->kind && read.key == envelope->key;
+}
+
+/* Each kind with the fields that it needs, then without one, or with one that it must not have. */
+static void test_envelopes(void **state)
+{
+    (void)state;
+    for (uint8_t kind = 1; kind < WIRE_ENVELOPES; kind++) {
+        bool greets = kind <= WIRE_WELCOME, has_key = kind == WIRE_PIECE || kind >= WIRE_OFFER;
+        bool is_empty = kind == WIRE_HEARTBEAT || kind == WIRE_END || kind > WIRE_OFFER;
+        size_t n = WIRE_ENVELOPE + (kind == WIRE_OFFER ? WIRE_OFFER_BODY : 0);
+        struct wire_envelope valid = {.kind = kind, .from = 1, .key = has_key ? 7 : 0};
+        valid.session = valid.sequence = greets ? 0 : 5;
+        assert_true(envelope_parses(&valid, n));
+        assert_false(envelope_parses(&valid, WIRE_ENVELOPE - 1));
+        if (is_empty || kind == WIRE_OFFER) assert_false(envelope_parses(&valid, n + 1));
+        if (kind == WIRE_OFFER) assert_false(envelope_parses(&valid, n - 1));
+        struct wire_envelope bad = valid;
+        bad.key = has_key ? 0 : 7;
+        assert_false(envelope_parses(&bad, n));
+        bad = valid;
+        bad.offset = 1;
+        assert_true(envelope_parses(&bad, n) == (kind == WIRE_PIECE));
+        bad = valid;
+        bad.from = WORLD;
+        assert_false(envelope_parses(&bad, n));
+    }
+    assert_false(envelope_parses(&(struct wire_envelope){.kind = WIRE_ENVELOPES, .sequence = 1}, WIRE_ENVELOPE));
+}
+
+static bool offer_parses(uint64_t bytes, uint64_t address)
+{
+    uint8_t out[WIRE_OFFER_BODY];
+    struct wire_offer read;
+    wire_offer_encode(out, &(struct wire_offer){.bytes = bytes, .address = address, .key = 9});
+    assert_false(wire_offer_parse(out, sizeof out - 1, &read));
+    return wire_offer_parse(out, sizeof out, &read) && read.bytes == bytes && read.address == address && read.key == 9;
+}
+
+static void test_offers(void **state)
+{
+    (void)state;
+    assert_true(offer_parses(1, 0));
+    assert_true(offer_parses(1 << 20, UINT64_MAX - (1 << 20)));
+    assert_false(offer_parses(1 << 20, UINT64_MAX - (1 << 20) + 1)); /* wraps */
+    assert_false(offer_parses(0, 0));
+    assert_false(offer_parses((uint64_t)INT64_MAX + 1, 0));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_round_trip), cmocka_unit_test(test_bytes_are_little_endian),
         cmocka_unit_test(test_lengths),    cmocka_unit_test(test_unused_fields_must_be_zero),
         cmocka_unit_test(test_ranges),     cmocka_unit_test(test_noise),
+        cmocka_unit_test(test_envelopes),  cmocka_unit_test(test_offers),
         cmocka_unit_test(test_handshake),  cmocka_unit_test(test_address),
         cmocka_unit_test(test_rails),      cmocka_unit_test(test_parts),
     };

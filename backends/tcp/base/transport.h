@@ -43,7 +43,8 @@ struct transport_write {
     size_t bytes;
     uint64_t key; /* identifies the peer's memory; the peer's `written` event carries it */
     void *owner;
-    uint8_t parts; /* the peer's transport_memory.parts */
+    uint8_t parts;             /* the peer's transport_memory.parts */
+    const tutti_path_row *row; /* the core's row for the message, or NULL */
     /* Private to the transport. */
     TAILQ_ENTRY(transport_write) entry;
     int32_t rank;
@@ -51,6 +52,7 @@ struct transport_write {
     bool queued;           /* on a list of the transport */
     size_t posted, landed; /* bytes posted so far; bytes that have left this process */
     int64_t begin_ns;
+    struct rdm_offer *offer; /* the receiver reads the data: see rdm_offer.c */
 };
 TAILQ_HEAD(transport_writes, transport_write);
 
@@ -76,9 +78,10 @@ struct transport_events {
      * peer may change it meanwhile.  Returns false if the message is malformed. */
     bool (*message)(void *user, const struct transport *from, const struct transport_header *header,
                     const void *payload, size_t bytes);
-    void (*written)(void *user, uint64_t key);                     /* a part of a peer's write to key is complete */
-    void (*write_done)(void *user, struct transport_write *write); /* the memory of the write may be reused */
-    void (*lost)(void *user, int32_t rank, const char *why);       /* the link has ended and its writes are dropped */
+    void (*written)(void *user, uint64_t key); /* a part of a peer's write to key is complete */
+    /* The memory of the write may be reused.  Its `bytes` are fewer than before if it was ended early. */
+    void (*write_done)(void *user, struct transport_write *write);
+    void (*lost)(void *user, int32_t rank, const char *why); /* the link has ended and its writes are dropped */
 };
 
 /* Configures the transports of a group tree. */
@@ -115,7 +118,8 @@ static inline struct transport_config transport_configure(const tutti_group_info
 enum transport_path {
     TRANSPORT_EAGER, /* at once, with its data */
     TRANSPORT_READ,  /* the receiver gets the address and reads the message */
-    TRANSPORT_WRITE  /* the receiver exposes memory, and the message is written there */
+    TRANSPORT_WRITE, /* the receiver exposes memory, and the message is written there */
+    TRANSPORT_RMA    /* the same, but the receiver's network adapter reads the message; never returned by choose */
 };
 
 struct transport_ops {

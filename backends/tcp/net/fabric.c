@@ -78,7 +78,9 @@ static void init(struct fabric *fabric)
     TAILQ_INIT(&fabric->rdm.spare);
     TAILQ_INIT(&fabric->rdm.receives);
     TAILQ_INIT(&fabric->rdm.unposted);
-    fabric->rdm.timer_fd = fabric->rdm.listener = -1;
+    TAILQ_INIT(&fabric->rdm.readings);
+    TAILQ_INIT(&fabric->rdm.reader.spare);
+    fabric->rdm.timer_fd = fabric->rdm.listener = fabric->rdm.reader.cq_fd = -1;
     fabric->probes.partner = -1;
     STAILQ_INIT(&fabric->spare[0]);
     STAILQ_INIT(&fabric->spare[1]);

@@ -28,6 +28,15 @@ int fabric_hosts(struct fabric *fabric, int32_t *host);
  * host do not use the fabric. */
 int fabric_find_links(struct fabric *fabric, bool shares_memory, tutti_links *links);
 
+/* The paths of messages besides those of shared memory, for tutti_backend.paths. */
+#define FABRIC_MESSAGE_PATHS                                                                                           \
+    {                                                                                                                  \
+        TUTTI_SEND, TRANSPORT_RMA, "rma"                                                                               \
+    }
+
+/* Returns text about the path of a message for tutti_backend.explain, or NULL if the endpoints have only one. */
+const char *fabric_explain_message(const struct fabric *fabric, size_t bytes, const tutti_path_row *row);
+
 /* Describes the machine's network in human-readable lines. */
 int fabric_describe_machine(const tutti_host *host, char *text, size_t capacity);
 

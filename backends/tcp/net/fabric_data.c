@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tcp/net/fabric_impl.h"
+#include "tcp/net/rdm.h"
 
 /* ---- links --------------------------------------------------------------------------------------------------- */
 
@@ -124,6 +124,7 @@ static void write_memory(struct transport *transport, int32_t rank, struct trans
     struct fabric_link *link = fabric->link[rank]; /* not NULL while the peer is up: the key came over this link */
     write->posted = write->landed = 0;
     write->rails = 0;
+    write->offer = NULL;
     if (link == NULL || link->state == FABRIC_LOST) return;
     write->queued = true;
     TAILQ_INSERT_TAIL(&link->writes, write, entry);
@@ -149,6 +150,10 @@ static bool cut(struct transport *transport, int32_t rank, struct transport_writ
     struct fabric *fabric = fabric_of(transport);
     struct fabric_link *link = fabric->link[rank];
     if (!write->queued || write->posted == 0) return false;
+    if (write->offer != NULL) {
+        rdm_cut_offer(write->offer);
+        return true;
+    }
     fabric_unqueue(link, write);
     write->bytes = write->posted;
     if (write->landed == write->bytes) {

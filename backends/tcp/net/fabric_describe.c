@@ -117,6 +117,14 @@ int fabric_describe_machine(const tutti_host *host, char *text, size_t capacity)
     return TUTTI_OK;
 }
 
+const char *fabric_explain_message(const struct fabric *fabric, size_t bytes, const tutti_path_row *row)
+{
+    if (fabric->kind->uses_rma == NULL) return NULL;
+    if (bytes <= TRANSPORT_PAYLOAD_MAX) return "eager: sent at once with its data";
+    if (fabric->kind->uses_rma(fabric, bytes, row)) return "rma: read by the receiver from the sender's memory";
+    return "fifo: sent in messages of 64 KiB, which both sides copy";
+}
+
 int fabric_describe(const struct fabric *fabric, char *text, size_t capacity)
 {
     struct lines lines = {text, capacity};

@@ -53,7 +53,13 @@ struct fabric_library {
 extern struct fabric_library fabric_library;
 
 /* Type of the struct that a completion's context points to, on MSG endpoints. */
-enum fabric_context_kind { FABRIC_RECEIVED, FABRIC_SENT, FABRIC_CHUNK_WRITTEN, FABRIC_FENCED };
+enum fabric_context_kind {
+    FABRIC_RECEIVED,
+    FABRIC_SENT,
+    FABRIC_CHUNK_WRITTEN,
+    FABRIC_FENCED, /* MSG: rails */
+    FABRIC_ANSWER  /* RDM: rdm_read.c */
+};
 
 struct fabric_buffer {
     uint8_t kind; /* a fabric_context_kind; must be the first member */
@@ -113,7 +119,13 @@ struct msg_link {
 
 /* RDM: all links share one endpoint. */
 struct rdm_buffer;
+struct rdm_offer;
+struct rdm_reading;
+struct rdm_read;
 TAILQ_HEAD(rdm_buffers, rdm_buffer);
+TAILQ_HEAD(rdm_offers, rdm_offer);
+TAILQ_HEAD(rdm_readings, rdm_reading);
+TAILQ_HEAD(rdm_reads, rdm_read);
 struct rdm_link {
     fi_addr_t address;
     bool has_address;                           /* `address` is valid */
@@ -129,6 +141,9 @@ struct rdm_link {
     int failed;                                 /* the provider's error, for which the link will be dropped, or 0 */
     struct rdm_buffers in_flight;               /* buffers in the provider, in order */
     int n_in_flight;
+    struct rdm_offers offers; /* writes whose data the peer may be reading */
+    int n_offers;
+    bool refuses_rma; /* the peer or the provider has refused it; send pieces */
 };
 
 /* A link is allocated when it is first needed or when the peer's handshake has proved the token.  It is freed with the
@@ -181,6 +196,16 @@ struct msg_fabric {
 
 struct rdm_region;
 LIST_HEAD(rdm_regions, rdm_region);
+
+/* The endpoint that reads peers' memory, open while `ep` is not NULL: see rdm_read.c. */
+struct rdm_reader {
+    struct fid_ep *ep;
+    struct fid_cq *cq;
+    int cq_fd;
+    struct rdm_reads spare; /* buffers for later reads */
+    int n_spare;
+};
+
 struct rdm_fabric {
     struct fid_ep *ep;
     struct fid_av *av;
@@ -189,14 +214,17 @@ struct rdm_fabric {
     struct rdm_buffers receives; /* posted receive buffers */
     struct rdm_buffers unposted; /* receive buffers that the provider has not accepted yet */
     struct rdm_regions regions[FABRIC_REGIONS];
-    bool retry;                /* the provider had no space; try again soon */
-    int listener;              /* listener for probes, or -1 */
-    int timer_fd;              /* wakes a sleeper for the next tick, or to try again */
-    bool slept, naps;          /* the timer was armed; it is set for a retry, not for a tick */
-    int nap_us;                /* length of the next nap (rdm_wait.c), which grows while the rank is idle */
-    int64_t tick_ns, timed_ns; /* time of the next tick; of the tick for which the timer was set */
-    size_t name_bytes;         /* bytes of an endpoint name of this provider */
-    uint64_t *names;           /* endpoint names by rank, valid where `addresses` is: see rdm_name_words */
+    bool has_rma; /* the provider reads remote memory */
+    struct rdm_reader reader;
+    struct rdm_readings readings; /* offers that are being read, oldest first */
+    bool retry;                   /* the provider had no space; try again soon */
+    int listener;                 /* listener for probes, or -1 */
+    int timer_fd;                 /* wakes a sleeper for the next tick, or to try again */
+    bool slept, naps;             /* the timer was armed; it is set for a retry, not for a tick */
+    int nap_us;                   /* length of the next nap (rdm_wait.c), which grows while the rank is idle */
+    int64_t tick_ns, timed_ns;    /* time of the next tick; of the tick for which the timer was set */
+    size_t name_bytes;            /* bytes of an endpoint name of this provider */
+    uint64_t *names;              /* endpoint names by rank, valid where `addresses` is: see rdm_name_words */
 };
 
 /* The measurement of the network: see fabric_measure.c. */
@@ -228,6 +256,8 @@ struct fabric_kind {
     void (*conceal)(struct transport_memory *memory);
     int (*progress)(struct fabric *fabric);
     int (*arm)(struct fabric *fabric, int *descriptors);
+    /* True if the receiver reads a message from the sender's memory.  NULL: it never does. */
+    bool (*uses_rma)(const struct fabric *fabric, size_t bytes, const tutti_path_row *row);
 };
 extern const struct fabric_kind msg_kind, rdm_kind;
 

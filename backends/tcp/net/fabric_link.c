@@ -30,6 +30,7 @@ struct fabric_link *fabric_make_link(struct fabric *fabric, int32_t rank)
     STAILQ_INIT(&link->msg.sent);
     link->rdm.probe = -1;
     TAILQ_INIT(&link->rdm.in_flight);
+    TAILQ_INIT(&link->rdm.offers);
     STAILQ_INIT(&link->rdm.early);
     fabric_init_rail(link, &link->msg.first, 0);
     STAILQ_INSERT_TAIL(&fabric->all_links, link, entry);

@@ -5,8 +5,8 @@
  * early message waits for its turn: large messages take more steps in some providers and arrive behind small ones.  A
  * number that never arrives ends the link, because the provider has renewed a broken connection silently.
  *
- * Writes are messages too, copied on both sides.  All providers then behave alike, and the provider never holds the
- * user's memory, so revoking memory is exact.  An unauthenticated peer cannot write to a key that it guessed. */
+ * A small write is a sequence of messages, copied on both sides.  A large one is offered to its receiver, which reads
+ * the data from this rank's memory (RMA): rdm_offer.c, rdm_read.c.  Revoking memory is exact in both cases. */
 #ifndef TCP_RDM_H
 #define TCP_RDM_H
 
@@ -19,7 +19,9 @@ enum {
     RDM_WINDOW = 64,                   /* maximum number of messages that may overtake one */
     RDM_IN_FLIGHT_MAX = 8,             /* maximum buffers of a link in the provider, so that no peer uses all of them */
     RDM_TICKS = 10,                    /* a peer may be silent for this many ticks */
-    RDM_HEARTBEAT_TICKS = 2            /* interval of an idle link's heartbeats and of an unanswered HELLO */
+    RDM_HEARTBEAT_TICKS = 2,           /* interval of an idle link's heartbeats and of an unanswered HELLO */
+    RDM_RMA_MIN = 128 << 10,           /* smaller writes are pieces */
+    RDM_OFFERS_MAX = 16                /* maximum offers of a link that are not answered yet */
 };
 
 /* A buffer of the provider. */
@@ -34,6 +36,16 @@ struct rdm_buffer {
     uint8_t data[RDM_MESSAGE];
 };
 
+/* Memory that a peer may write to. */
+struct rdm_region {
+    LIST_ENTRY(rdm_region) entry;
+    uint64_t key;
+    int32_t rank; /* the peer */
+    uint8_t *data;
+    size_t bytes, landed;
+    struct rdm_reading *reading; /* this rank reads the data from the peer; NULL if it has received no offer */
+};
+
 /* The parts of a message after its envelope. */
 struct rdm_parts {
     const void *first, *second;
@@ -45,6 +57,10 @@ int rdm_find(struct fabric *fabric, const char *provider, const struct iface *ow
 int rdm_open(struct fabric *fabric);
 void rdm_close(struct fabric *fabric);
 struct rdm_buffer *rdm_buffer_new(struct fabric *fabric);
+/* Opens a completion queue.  Sets *fd to its descriptor, or -1 if the provider has none.  Returns its error or 0. */
+int rdm_open_queue(struct fabric *fabric, struct fid_cq **cq, int *fd);
+/* Tunes the endpoint's listening socket if it has one. */
+void rdm_tune_listener(struct fabric *fabric, struct fid_ep *ep);
 
 /* Returns the 8-byte words of a stored name.  Names are aligned to words because a provider may expect that. */
 static inline size_t rdm_name_words(const struct fabric *fabric)
@@ -77,6 +93,31 @@ int rdm_post(struct fabric_link *link, struct wire_envelope envelope, const stru
              struct transport_write *write);
 int rdm_post_receive(struct fabric *fabric, struct rdm_buffer *buffer);
 void rdm_flush(struct fabric_link *link);
+
+/* Queues an answer to an offer behind all messages.  Returns OK or NO_MEMORY. */
+int rdm_queue_answer(struct fabric_link *link, enum wire_envelope_kind kind, uint64_t key);
+
+/* rdm_offer.c.  The first and third return 0 or the provider's error. */
+int rdm_register(struct fabric *fabric, const void *data, size_t bytes, uint64_t access, struct fid_mr **region);
+bool rdm_uses_rma(const struct fabric *fabric, size_t bytes, const tutti_path_row *row);
+/* True if the write is offered to the peer. */
+bool rdm_is_offered(const struct fabric_link *link, const struct transport_write *write);
+int rdm_post_offer(struct fabric_link *link, struct transport_write *write);
+/* Notes that the receive or the send has been withdrawn.  The peer's answer ends the write. */
+void rdm_cut_offer(struct rdm_offer *offer);
+void rdm_handle_answer(struct fabric_link *link, const struct wire_envelope *envelope);
+/* Withdraws the memory of all offers. */
+void rdm_end_offers(struct fabric_link *link);
+
+/* rdm_read.c */
+/* Handles an offer.  region: the memory to read it into, or NULL if that is not exposed any more. */
+void rdm_handle_offer(struct fabric_link *link, struct rdm_region *region, uint64_t key, const uint8_t *data, size_t n);
+/* Ends a reading before its region ends: nothing is written there afterwards.  Answers the peer. */
+void rdm_stop_reading(struct rdm_reading *reading);
+/* Ends all readings of a link that ends. */
+void rdm_end_readings(struct fabric_link *link);
+int rdm_progress_reads(struct fabric *fabric);
+void rdm_close_reads(struct fabric *fabric);
 
 /* rdm_wait.c */
 int rdm_open_timer(struct fabric *fabric);

@@ -108,12 +108,32 @@ static int rdm_send(struct transport *transport, int32_t rank, const struct tran
     return fabric_send_later(fabric, rank, encoded, payload, bytes);
 }
 
+int rdm_queue_answer(struct fabric_link *link, enum wire_envelope_kind kind, uint64_t key)
+{
+    struct wire_envelope envelope = {.kind = (uint8_t)kind, .key = key};
+    struct fabric_buffer *buffer = fabric_copy(link->fabric, &envelope, sizeof envelope, NULL, 0);
+    if (buffer == NULL) return fabric_out_of_memory(link->fabric);
+    buffer->kind = FABRIC_ANSWER;
+    STAILQ_INSERT_TAIL(&link->waiting, buffer, entry);
+    return TUTTI_OK;
+}
+
+static int post_answer(struct fabric_link *link, const struct fabric_buffer *buffer)
+{
+    const struct rdm_parts empty = {0};
+    struct wire_envelope envelope;
+    if (!may_post(link)) return -FI_EAGAIN;
+    memcpy(&envelope, buffer->data, sizeof envelope);
+    return rdm_post(link, envelope, &empty, NULL);
+}
+
 static bool post_waiting(struct fabric_link *link)
 {
     struct fabric_buffer *buffer;
     while ((buffer = STAILQ_FIRST(&link->waiting)) != NULL) {
         struct rdm_parts parts = {.first = buffer->data, .first_bytes = buffer->bytes};
-        if (post_message(link, &parts) != 0) return false;
+        int status = buffer->kind == FABRIC_ANSWER ? post_answer(link, buffer) : post_message(link, &parts);
+        if (status != 0) return false;
         STAILQ_REMOVE_HEAD(&link->waiting, entry);
         fabric_release(link->fabric, buffer);
     }
@@ -135,8 +155,8 @@ static void rdm_post_writes(struct fabric_link *link)
     struct transport_write *write;
     if (link->state != FABRIC_UP || !STAILQ_EMPTY(&link->waiting)) return;
     while ((write = TAILQ_FIRST(&link->writes)) != NULL && may_post(link)) {
-        if (post_piece(link, write) != 0) return;
-        if (write->posted == write->bytes) fabric_unqueue(link, write);
+        if ((rdm_is_offered(link, write) ? rdm_post_offer(link, write) : post_piece(link, write)) != 0) return;
+        if (write->offer == NULL && write->posted == write->bytes) fabric_unqueue(link, write);
     }
 }
 
@@ -146,13 +166,6 @@ void rdm_flush(struct fabric_link *link)
 }
 
 /* ---- exposed memory ------------------------------------------------------------------------------------------ */
-
-struct rdm_region {
-    LIST_ENTRY(rdm_region) entry;
-    uint64_t key;
-    uint8_t *data;
-    size_t bytes, landed;
-};
 
 static struct rdm_regions *regions_of(struct fabric *fabric, uint64_t key)
 {
@@ -164,7 +177,7 @@ static int rdm_expose(struct fabric *fabric, void *data, size_t bytes, struct tr
     struct rdm_region *region = malloc(sizeof *region);
     if (region == NULL)
         return fabric->config.host->error(TUTTI_ERR_NO_MEMORY, "no memory to receive a message of %zu bytes", bytes);
-    *region = (struct rdm_region){.key = memory->key, .data = data, .bytes = bytes};
+    *region = (struct rdm_region){.key = memory->key, .rank = memory->rank, .data = data, .bytes = bytes};
     LIST_INSERT_HEAD(regions_of(fabric, memory->key), region, entry);
     memory->handle = region;
     return TUTTI_OK;
@@ -173,21 +186,29 @@ static int rdm_expose(struct fabric *fabric, void *data, size_t bytes, struct tr
 static void rdm_conceal(struct transport_memory *memory)
 {
     struct rdm_region *region = memory->handle;
+    if (region->reading != NULL) rdm_stop_reading(region->reading);
     LIST_REMOVE(region, entry);
     free(region);
+}
+
+/* Returns the memory that is exposed to the link's peer under this key, or NULL. */
+static struct rdm_region *find_region(const struct fabric_link *link, uint64_t key)
+{
+    struct rdm_region *region;
+    LIST_FOREACH(region, regions_of(link->fabric, key), entry)
+    {
+        if (region->key == key && region->rank == link->rank) break;
+    }
+    return region;
 }
 
 /* Handles a piece of a write.  Pieces arrive in order.  A piece for memory that has been concealed is ignored. */
 static void handle_piece(struct fabric_link *link, const struct wire_envelope *envelope, const uint8_t *data, size_t n)
 {
     struct fabric *fabric = link->fabric;
-    struct rdm_region *region;
-    LIST_FOREACH(region, regions_of(fabric, envelope->key), entry)
-    {
-        if (region->key == envelope->key) break;
-    }
+    struct rdm_region *region = find_region(link, envelope->key);
     if (region == NULL) return;
-    if (envelope->offset != region->landed || n > region->bytes - region->landed) {
+    if (region->reading != NULL || envelope->offset != region->landed || n > region->bytes - region->landed) {
         fabric_drop(fabric, link->rank, "it wrote outside the exposed memory", true);
         return;
     }
@@ -209,6 +230,10 @@ static void deliver(struct fabric_link *link, const struct wire_envelope *envelo
         handle_piece(link, envelope, content, n - WIRE_ENVELOPE);
     else if (envelope->kind == WIRE_END)
         fabric_drop(fabric, link->rank, "connection closed", true);
+    else if (envelope->kind == WIRE_OFFER)
+        rdm_handle_offer(link, find_region(link, envelope->key), envelope->key, content, n - WIRE_ENVELOPE);
+    else if (envelope->kind != WIRE_HEARTBEAT)
+        rdm_handle_answer(link, envelope);
 }
 
 static struct wire_envelope envelope_of(const struct fabric_buffer *buffer)
@@ -366,6 +391,7 @@ static void retry(struct fabric *fabric)
 static int rdm_progress(struct fabric *fabric)
 {
     int moved = read_completions(fabric);
+    if (!TAILQ_EMPTY(&fabric->rdm.readings)) moved += rdm_progress_reads(fabric);
     if (fabric->rdm.retry) retry(fabric);
     if (rdm_is_tick(fabric)) rdm_tick(fabric);
     if (moved > 0) fabric->rdm.nap_us = 0;
@@ -374,7 +400,7 @@ static int rdm_progress(struct fabric *fabric)
 
 static bool rdm_is_busy(const struct fabric_link *link)
 {
-    return link->state == FABRIC_UP && link->rdm.n_in_flight > 0;
+    return link->state == FABRIC_UP && (link->rdm.n_in_flight > 0 || link->rdm.n_offers > 0);
 }
 
 const struct fabric_kind rdm_kind = {.find = rdm_find,
@@ -389,4 +415,5 @@ const struct fabric_kind rdm_kind = {.find = rdm_find,
                                      .expose = rdm_expose,
                                      .conceal = rdm_conceal,
                                      .progress = rdm_progress,
-                                     .arm = rdm_arm};
+                                     .arm = rdm_arm,
+                                     .uses_rma = rdm_uses_rma};

@@ -184,7 +184,8 @@ static void handle_hello(struct fabric *fabric, const struct peer_handshake *han
     bool crossed = link->state == FABRIC_CONNECTING && link->rank < fabric->config.rank;
     if (link->state == FABRIC_IDLE || crossed) {
         accept_hello(link, handshake, name);
-    } else if (link->state == FABRIC_ACCEPTING && fabric_is_answer(&link->handshake, handshake)) { /* the WELCOME was lost */
+    } else if (link->state == FABRIC_ACCEPTING &&
+               fabric_is_answer(&link->handshake, handshake)) { /* the WELCOME was lost */
         link->rdm.welcome_due = true;
         rdm_flush(link);
     }
@@ -253,6 +254,8 @@ void rdm_end(struct fabric_link *link)
     struct rdm_buffer *buffer;
     TAILQ_FOREACH(buffer, &link->rdm.in_flight, entry) buffer->write = NULL;
     rdm_end_probe(link);
+    rdm_end_readings(link);
+    rdm_end_offers(link);
     if (link->state == FABRIC_UP) rdm_post(link, (struct wire_envelope){.kind = WIRE_END}, &empty, NULL);
     link->rdm.hello_due = link->rdm.welcome_due = link->rdm.heartbeat_due = false;
 }

@@ -6,23 +6,39 @@
 
 #include "tcp/net/rdm.h"
 
-/* Finds the provider.  Only IP providers accept the address, so the second try omits it. */
-int rdm_find(struct fabric *fabric, const char *provider, const struct iface *own)
+enum { RMA = FI_RMA | FI_READ | FI_REMOTE_READ };
+
+/* Finds the provider with these capabilities.  Only IP providers accept the address, so the second try omits it.  A
+ * provider whose names are text (shm) would give the same name to all ranks with that address. */
+static int find_with(struct fabric *fabric, const char *provider, const struct iface *own, uint64_t caps)
 {
     struct fi_info *hints = fabric_library.dupinfo(NULL);
     if (hints == NULL) return -FI_ENOMEM;
-    hints->caps = FI_MSG;
+    hints->caps = caps;
     hints->mode = FI_CONTEXT | FI_CONTEXT2;
     hints->ep_attr->type = FI_EP_RDM;
     hints->tx_attr->msg_order = FI_ORDER_SAS;
     hints->rx_attr->msg_order = FI_ORDER_SAS;
     hints->domain_attr->threading = FI_THREAD_DOMAIN;
-    hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_VIRT_ADDR;
+    /* FI_MR_RAW is not among them: no provider with keys of more than 64 bits has been met. */
+    hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_VIRT_ADDR | FI_MR_ENDPOINT;
     hints->fabric_attr->prov_name = strdup(provider);
     int status = fabric_library.getinfo(FI_VERSION(1, 11), own->text, NULL, FI_SOURCE, hints, &fabric->info);
+    if (status == 0 && fabric->info->addr_format == FI_ADDR_STR) {
+        fabric_library.freeinfo(fabric->info);
+        fabric->info = NULL;
+        status = -FI_ENODATA;
+    }
     if (status != 0) status = fabric_library.getinfo(FI_VERSION(1, 11), NULL, NULL, 0, hints, &fabric->info);
     fabric_library.freeinfo(hints);
     return status;
+}
+
+int rdm_find(struct fabric *fabric, const char *provider, const struct iface *own)
+{
+    int status = find_with(fabric, provider, own, FI_MSG | RMA);
+    fabric->rdm.has_rma = status == 0;
+    return status == 0 ? 0 : find_with(fabric, provider, own, FI_MSG);
 }
 
 /* ---- buffers ------------------------------------------------------------------------------------------------- */
@@ -32,9 +48,7 @@ struct rdm_buffer *rdm_buffer_new(struct fabric *fabric)
     struct rdm_buffer *buffer = calloc(1, sizeof *buffer);
     if (buffer == NULL) return NULL;
     if (!(fabric->info->domain_attr->mr_mode & FI_MR_LOCAL)) return buffer;
-    if (fi_mr_reg(fabric->domain, buffer->data, sizeof buffer->data, FI_SEND | FI_RECV, 0, 0, 0, &buffer->region,
-                  NULL) == 0)
-        return buffer;
+    if (rdm_register(fabric, buffer->data, sizeof buffer->data, FI_SEND | FI_RECV, &buffer->region) == 0) return buffer;
     free(buffer);
     return NULL;
 }
@@ -66,14 +80,18 @@ static int post_receives(struct fabric *fabric)
 
 /* ---- endpoint ------------------------------------------------------------------------------------------------ */
 
-/* Opens the completion queue, without a descriptor if the provider has none: then the rank polls at intervals. */
-static int open_queue(struct fabric *fabric)
+/* Without a descriptor the rank polls at intervals. */
+int rdm_open_queue(struct fabric *fabric, struct fid_cq **cq, int *fd)
 {
-    struct fi_cq_attr cq = {.size = 4096, .format = FI_CQ_FORMAT_MSG, .wait_obj = FI_WAIT_FD};
-    int status = fi_cq_open(fabric->domain, &cq, &fabric->cq, NULL);
-    if (status == 0) return fi_control(&fabric->cq->fid, FI_GETWAIT, &fabric->cq_fd);
-    cq.wait_obj = FI_WAIT_NONE;
-    return fi_cq_open(fabric->domain, &cq, &fabric->cq, NULL);
+    struct fi_cq_attr attributes = {.size = 4096, .format = FI_CQ_FORMAT_MSG, .wait_obj = FI_WAIT_FD};
+    *fd = -1;
+    int status = fi_cq_open(fabric->domain, &attributes, cq, NULL);
+    if (status == 0 && fi_control(&(*cq)->fid, FI_GETWAIT, fd) == 0) return 0;
+    if (status == 0) FABRIC_CLOSE(*cq);
+    *cq = NULL;
+    *fd = -1;
+    attributes.wait_obj = FI_WAIT_NONE;
+    return fi_cq_open(fabric->domain, &attributes, cq, NULL);
 }
 
 static int open_endpoint(struct fabric *fabric)
@@ -82,7 +100,8 @@ static int open_endpoint(struct fabric *fabric)
     int status;
     if ((status = fi_domain(fabric->fabric, fabric->info, &fabric->domain, NULL)) != 0)
         return fabric_fail(fabric, "fi_domain", status);
-    if ((status = open_queue(fabric)) != 0) return fabric_fail(fabric, "fi_cq_open", status);
+    if ((status = rdm_open_queue(fabric, &fabric->cq, &fabric->cq_fd)) != 0)
+        return fabric_fail(fabric, "fi_cq_open", status);
     if ((status = fi_av_open(fabric->domain, &av, &fabric->rdm.av, NULL)) != 0)
         return fabric_fail(fabric, "fi_av_open", status);
     if ((status = fi_endpoint(fabric->domain, fabric->info, &fabric->rdm.ep, NULL)) != 0)
@@ -92,6 +111,15 @@ static int open_endpoint(struct fabric *fabric)
         return fabric_fail(fabric, "fi_ep_bind", status);
     if ((status = fi_enable(fabric->rdm.ep)) != 0) return fabric_fail(fabric, "fi_enable", status);
     return TUTTI_OK;
+}
+
+void rdm_tune_listener(struct fabric *fabric, struct fid_ep *ep)
+{
+    uint32_t format = fabric->info->addr_format;
+    struct sockaddr_storage own = {0};
+    size_t bytes = sizeof own;
+    if (format != FI_SOCKADDR && format != FI_SOCKADDR_IN && format != FI_SOCKADDR_IN6) return;
+    if (fi_getname(&ep->fid, &own, &bytes) == 0) fabric_tune_listener(fabric, &own);
 }
 
 /* Fills this rank's address book entry. */
@@ -112,11 +140,7 @@ static int publish_name(struct fabric *fabric)
                                           fabric->config.world_size);
     fabric->entry_bytes = wire_name_encode(fabric->entry, &name);
     fi_av_straddr(fabric->rdm.av, name.name, fabric->address_text, &text);
-    uint32_t format = fabric->info->addr_format;
-    struct sockaddr_storage own = {0};
-    memcpy(&own, name.name, name.bytes < sizeof own ? name.bytes : sizeof own);
-    if (format == FI_SOCKADDR || format == FI_SOCKADDR_IN || format == FI_SOCKADDR_IN6)
-        fabric_tune_listener(fabric, &own);
+    rdm_tune_listener(fabric, fabric->rdm.ep);
     return TUTTI_OK;
 }
 
@@ -138,6 +162,7 @@ int rdm_open(struct fabric *fabric)
 
 void rdm_close(struct fabric *fabric)
 {
+    rdm_close_reads(fabric);
     FABRIC_CLOSE(fabric->rdm.ep);
     FABRIC_CLOSE(fabric->rdm.av);
     FABRIC_CLOSE(fabric->cq);

@@ -51,14 +51,17 @@ static void set_timer(struct fabric *fabric, bool naps)
 
 int rdm_arm(struct fabric *fabric, int *descriptors)
 {
-    struct fid *waited[1] = {&fabric->cq->fid};
+    const struct rdm_reader *reader = &fabric->rdm.reader;
+    bool reads = !TAILQ_EMPTY(&fabric->rdm.readings) && reader->cq != NULL;
+    struct fid *waited[2] = {&fabric->cq->fid, reads ? &reader->cq->fid : NULL};
     int n = 0;
     bool again = fabric->rdm.slept; /* no progress call since the last arm, so the timer still runs */
     fabric->rdm.slept = true;
     errno = 0;
     if (fabric->cq_fd >= 0) {
-        if (fi_trywait(fabric->fabric, waited, 1) != 0) return 0;
+        if (fi_trywait(fabric->fabric, waited, 1 + reads) != 0) return 0;
         descriptors[n++] = fabric->cq_fd;
+        if (reads) descriptors[n++] = reader->cq_fd;
     }
     bool naps = fabric->cq_fd < 0 || fabric->rdm.retry;
     bool stale = fabric->rdm.timed_ns != fabric->rdm.tick_ns || (!again && (naps || fabric->rdm.naps));

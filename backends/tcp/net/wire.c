@@ -145,6 +145,17 @@ void wire_envelope_encode(uint8_t out[WIRE_ENVELOPE], const struct wire_envelope
     put_u64(out + 32, envelope->offset);
 }
 
+static bool has_key(uint8_t kind)
+{
+    return kind == WIRE_PIECE || (kind >= WIRE_OFFER && kind <= WIRE_REFUSED);
+}
+
+/* True if nothing follows an envelope of this kind. */
+static bool is_empty(uint8_t kind)
+{
+    return kind == WIRE_HEARTBEAT || kind == WIRE_END || (kind >= WIRE_READ && kind <= WIRE_REFUSED);
+}
+
 bool wire_envelope_parse(const void *data, size_t n, uint32_t world_size, struct wire_envelope *envelope)
 {
     const uint8_t *p = data;
@@ -158,8 +169,25 @@ bool wire_envelope_parse(const void *data, size_t n, uint32_t world_size, struct
     if (envelope->kind == 0 || envelope->kind >= WIRE_ENVELOPES || envelope->from >= world_size) return false;
     bool is_handshake = envelope->kind == WIRE_HELLO || envelope->kind == WIRE_WELCOME;
     if (is_handshake != (envelope->sequence == 0) || (is_handshake && envelope->session != 0)) return false;
-    if ((envelope->kind == WIRE_PIECE) != (envelope->key != 0)) return false;
+    if (has_key(envelope->kind) != (envelope->key != 0)) return false;
     if (envelope->kind != WIRE_PIECE && envelope->offset != 0) return false;
-    bool is_empty = envelope->kind == WIRE_HEARTBEAT || envelope->kind == WIRE_END;
-    return !is_empty || n == WIRE_ENVELOPE;
+    if (envelope->kind == WIRE_OFFER) return n == WIRE_ENVELOPE + WIRE_OFFER_BODY;
+    return !is_empty(envelope->kind) || n == WIRE_ENVELOPE;
+}
+
+void wire_offer_encode(uint8_t out[WIRE_OFFER_BODY], const struct wire_offer *offer)
+{
+    put_u64(out, offer->bytes);
+    put_u64(out + 8, offer->address);
+    put_u64(out + 16, offer->key);
+}
+
+bool wire_offer_parse(const void *data, size_t n, struct wire_offer *offer)
+{
+    const uint8_t *p = data;
+    if (n != WIRE_OFFER_BODY) return false;
+    offer->bytes = get_u64(p);
+    offer->address = get_u64(p + 8);
+    offer->key = get_u64(p + 16);
+    return offer->bytes > 0 && offer->bytes <= INT64_MAX && offer->address <= UINT64_MAX - offer->bytes;
 }

@@ -20,7 +20,8 @@ enum {
     WIRE_RAIL = 20,
     WIRE_NAME_MAX = 128,  /* maximum bytes of an endpoint's name */
     WIRE_ENTRY_MAX = 192, /* maximum bytes of an address book entry */
-    WIRE_ENVELOPE = 40
+    WIRE_ENVELOPE = 40,
+    WIRE_OFFER_BODY = 24 /* bytes of an offer after its envelope */
 };
 
 void wire_encode(uint8_t out[WIRE_HEADER], const struct transport_header *header);
@@ -69,6 +70,10 @@ enum wire_envelope_kind {
     WIRE_PIECE,     /* followed by a piece of a write */
     WIRE_HEARTBEAT, /* the end of the datagram */
     WIRE_END,       /* the end of the datagram and of the link */
+    WIRE_OFFER,     /* followed by an offer: the receiver may read a write's data from the sender's memory */
+    WIRE_READ,      /* answers an offer: all data have been read; the end of the datagram */
+    WIRE_RETURNED,  /* answers an offer: the receive was withdrawn; the end of the datagram */
+    WIRE_REFUSED,   /* answers an offer: the sender must send pieces instead; the end of the datagram */
     WIRE_ENVELOPES
 };
 
@@ -78,11 +83,21 @@ struct wire_envelope {
     uint32_t from;     /* global rank of the sender */
     uint64_t session;  /* the link's secret; 0 during the handshake */
     uint64_t sequence; /* counts from 1 within a session */
-    uint64_t key;      /* WIRE_PIECE: key of the memory that is written to */
+    uint64_t key;      /* pieces, offers and their answers: key of the memory that is written to */
     uint64_t offset;   /* WIRE_PIECE: offset of the piece in that memory */
 };
 
 void wire_envelope_encode(uint8_t out[WIRE_ENVELOPE], const struct wire_envelope *envelope);
 bool wire_envelope_parse(const void *data, size_t n, uint32_t world_size, struct wire_envelope *envelope);
+
+/* Registered memory of the sender that the receiver may read. */
+struct wire_offer {
+    uint64_t bytes;
+    uint64_t address; /* as the provider counts: a virtual address, or an offset in the registered memory */
+    uint64_t key;     /* the provider's key */
+};
+
+void wire_offer_encode(uint8_t out[WIRE_OFFER_BODY], const struct wire_offer *offer);
+bool wire_offer_parse(const void *data, size_t n, struct wire_offer *offer);
 
 #endif

@@ -391,7 +391,8 @@ static void on_write_done(void *user, struct transport_write *write)
 {
     struct proto_op *op = write->owner;
     if (op->request == NULL) return; /* its group has been closed */
-    proto_finish(user, op, op->cut ? fail_receive_withdrawn(user, op->peer) : TUTTI_OK);
+    bool is_short = write->bytes < op->request->bytes;
+    proto_finish(user, op, is_short ? fail_receive_withdrawn(user, op->peer) : TUTTI_OK);
 }
 
 static void forget_rendezvous(tutti_matcher *matcher, int32_t peer)

@@ -15,11 +15,15 @@ void proto_start_write(struct proto *proto, struct proto_op *op, const struct tr
     if (op->is_timed) TAILQ_REMOVE(&proto->delayed, op, timed);
     op->is_timed = false;
     op->state = PROTO_SEND_WRITING;
-    op->write = (struct transport_write){.data = op->request->data,
-                                         .bytes = op->request->bytes,
-                                         .key = cts->id,
-                                         .parts = (uint8_t)(cts->flags + 1),
-                                         .owner = op};
+    const struct proto_group *group = op->group;
+    size_t bytes = op->request->bytes;
+    op->write =
+        (struct transport_write){.data = op->request->data,
+                                 .bytes = bytes,
+                                 .key = cts->id,
+                                 .parts = (uint8_t)(cts->flags + 1),
+                                 .owner = op,
+                                 .row = tutti_path_find(group->choices, group->n_choices, TUTTI_SEND, (int64_t)bytes)};
     proto->peer[op->peer].was_written = true;
     proto_ops(proto, op->peer)->write(proto->peer[op->peer].transport, op->peer, &op->write);
 }

@@ -56,6 +56,7 @@ static const struct row *find_row(unsigned needs, size_t bytes)
 static bool is_possible(unsigned needs, int path)
 {
     if (path == TRANSPORT_EAGER) return (needs & CREDIT) != 0;
+    if (path == TRANSPORT_RMA) return false;
     return path == TRANSPORT_WRITE || (needs & (READABLE | ARENA)) != 0;
 }
 
