@@ -162,7 +162,7 @@ tuning() {
 # A link of 10 Mbit/s is found to be far slower than one without a limit, and all ranks use the same figures.
 links() {
     hosts_up 2
-    measured 4 "$build/bin/tutti-bench" --explain all_reduce 64K
+    at_least=64 measured 4 "$build/bin/tutti-bench" --explain all_reduce 64K
     local fast=$bytes_per_us
     in_host 0 tc qdisc add dev eth0 root tbf rate 10mbit burst 16kb latency 400ms 2>"$work/tc" ||
         skip "no tbf: $(cat "$work/tc")"
@@ -174,18 +174,22 @@ links() {
     said 0.out 'within a host: latency 8\.19 us \(assumed\)' "without shared memory, other figures within a host"
 }
 
-# measured RANKS PROGRAM..: runs it on two hosts.  Sets $bytes_per_us, and checks that the ranks agree.
+# measured RANKS PROGRAM..: runs it on two hosts until a bandwidth of $at_least was measured, at most ten times: on a
+# busy machine the ranks may not run meanwhile.  Sets $bytes_per_us, and checks that the ranks agree.
 measured() {
-    local ranks=$1
+    local ranks=$1 tries
     shift
-    jobs_clear
-    TUTTI_LOG=info nodes 10.77.0.1 "0 1" $((ranks / 2)) "$@"
-    all_well "$*"
-    bytes_per_us=$(sed -nE 's/.*between hosts: latency .*, ([0-9]+) bytes.us \(measured\)$/\1/p' "$work/0.out")
+    bytes_per_us=0
+    for ((tries = 0; tries < 10 && ${bytes_per_us:-0} < ${at_least:-1}; tries++)); do
+        jobs_clear
+        TUTTI_LOG=info nodes 10.77.0.1 "0 1" $((ranks / 2)) "$@"
+        all_well "$*"
+        bytes_per_us=$(sed -nE 's/.*between hosts: latency .*, ([0-9]+) bytes.us \(measured\)$/\1/p' "$work/0.out")
+        grep -hoE 'tcp messages between hosts: .*' "$work"/*.err >"$work/figures"
+        [[ $(wc -l <"$work/figures") == "$ranks" ]] || fail "not all ranks say what they use"
+        [[ $(sort -u "$work/figures" | wc -l) == 1 ]] || fail "different figures: $(sort -u "$work/figures")"
+    done
     [[ $bytes_per_us -gt 0 ]] || fail "nothing was measured"
-    grep -hoE 'tcp messages between hosts: .*' "$work"/*.err >"$work/figures"
-    [[ $(wc -l <"$work/figures") == "$ranks" ]] || fail "not all ranks say what they use"
-    [[ $(sort -u "$work/figures" | wc -l) == 1 ]] || fail "the ranks use different figures: $(sort -u "$work/figures")"
 }
 
 # 128 ranks on 32 hosts: a barrier, an all_reduce, an all_to_all and some groups.
