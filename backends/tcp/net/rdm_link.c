@@ -184,7 +184,8 @@ static void handle_hello(struct fabric *fabric, const struct peer_handshake *han
     bool crossed = link->state == FABRIC_CONNECTING && link->rank < fabric->config.rank;
     if (link->state == FABRIC_IDLE || crossed) {
         accept_hello(link, handshake, name);
-    } else if (link->state == FABRIC_ACCEPTING && fabric_is_answer(&link->handshake, handshake)) { /* the WELCOME was lost */
+    } else if (link->state == FABRIC_ACCEPTING &&
+               fabric_is_answer(&link->handshake, handshake)) { /* the WELCOME was lost */
         link->rdm.welcome_due = true;
         rdm_flush(link);
     }
