@@ -36,6 +36,8 @@ rails_sizes() {
     operations eth0,eth1
     carried "eth0 eth1"
     said '*.err' 'uses 2 interfaces: eth0 10\.77\.0\.1, eth1 10\.78\.0\.1'
+    TUTTI_IFACE=eth0,eth1 in_host 0 "$build/bin/tutti-info" >"$work/info.out" 2>&1
+    said info.out 'addresses for ranks on other hosts: eth0 10\.77\.0\.1, eth1 10\.78\.0\.1 \(TUTTI_IFACE\)'
     # each rank has a second connection to each rank of the other host, and none to the one beside it
     [[ $(cat "$work"/*.err | grep -c 'connected to rank [0-3] over eth1, too') == 8 ]] || fail "not 8 connections"
 }
