@@ -329,11 +329,11 @@ static bool envelope_parses(const struct wire_envelope *envelope, size_t n)
 static void test_envelopes(void **state)
 {
     (void)state;
-    for (uint8_t kind = 1; kind < WIRE_ENVELOPES; kind++) {
+    for (int kind = 1; kind < WIRE_ENVELOPES; kind++) {
         bool greets = kind <= WIRE_WELCOME, has_key = kind == WIRE_PIECE || kind >= WIRE_OFFER;
         bool is_empty = kind == WIRE_HEARTBEAT || kind == WIRE_END || kind > WIRE_OFFER;
         size_t n = WIRE_ENVELOPE + (kind == WIRE_OFFER ? WIRE_OFFER_BODY : 0);
-        struct wire_envelope valid = {.kind = kind, .from = 1, .key = has_key ? 7 : 0};
+        struct wire_envelope valid = {.kind = (uint8_t)kind, .from = 1, .key = has_key ? 7 : 0};
         valid.session = valid.sequence = greets ? 0 : 5;
         assert_true(envelope_parses(&valid, n));
         assert_false(envelope_parses(&valid, WIRE_ENVELOPE - 1));
