@@ -12,8 +12,8 @@ all=(rails_sizes rails_v6 rails_excluded rails_uneven rails_unreachable rails_ap
 operations() {
     local host ifaces=$1
     local common=(--nnodes 2 --master-addr "${address:-10.77.0.1}" --master-port 29500 --token-file "$work/token" -n 2)
-    local bench=("$build/bin/tutti-bench" --ops all_reduce,all_to_all,pingpong --ms 1 --csv --name x
-        --sizes 65536,65540,262140,262144,262148,3000004)
+    local ops=all_reduce,all_to_all,pingpong sizes=65536,65540,262140,262144,262148,3000004
+    local bench=("$build/bin/tutti-bench" --ops "$ops" --sizes "$sizes" --ms 1 --csv --name x)
     for host in 0 1; do
         [[ $host == 1 ]] && ifaces=${2:-$1}
         TUTTI_LOG=debug TUTTI_IFACE=$ifaces job "$host" "${common[@]}" --node-rank "$host" "${bench[@]}"
