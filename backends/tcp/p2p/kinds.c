@@ -19,7 +19,7 @@ static const uint16_t used_fields[KINDS] = {
     [KIND_CANCEL_RTS] = REF,
     [KIND_RTS_READ] = GROUP | TAG | BYTES | PRINT | ID | REF,
     [KIND_CANCEL_READ] = REF,
-    [KIND_FIN] = BYTES | REF | FLAGS,
+    [KIND_FIN] = REF | FLAGS,
 };
 
 bool kind_is_valid(const struct transport_header *h, size_t payload, uint32_t world_size)
