@@ -17,12 +17,10 @@ static unsigned bit(enum transport_path path)
 }
 
 /* Returns the possible paths of a message. */
-static unsigned find_paths(struct shm *shm, int local_rank, size_t bytes, bool may_eager, bool blocked)
+static unsigned find_paths(const struct shm *shm, size_t bytes, bool may_eager, bool blocked)
 {
-    bool credit = may_eager && bytes <= shm->transport.eager_max, reads = shm->can_read_memory && bytes > 0;
-    unsigned paths = reads ? bit(TRANSPORT_READ) : 0;
-    /* If there is a choice, the message needs space in the ring: one that waits for space is copied once more. */
-    if (credit && (!reads || shm_fits(shm, local_rank, bytes))) paths |= bit(TRANSPORT_EAGER);
+    unsigned paths = shm->can_read_memory && bytes > 0 ? bit(TRANSPORT_READ) : 0;
+    if (may_eager && bytes <= shm->transport.eager_max) paths |= bit(TRANSPORT_EAGER);
     /* Only a blocked sender copies without delay. */
     if (blocked || paths == 0) paths |= bit(TRANSPORT_WRITE);
     return paths;
@@ -64,7 +62,7 @@ enum transport_path shm_choose_path(struct shm *shm, int local_rank, const tutti
     size_t bytes = request->bytes;
     if (choice != NULL && is_possible(shm, request, may_eager, choice->path)) return (enum transport_path)choice->path;
     if (bytes > SHM_EAGER_MAX && shm_is_shared(shm, request->data, bytes)) return TRANSPORT_READ;
-    unsigned paths = find_paths(shm, local_rank, bytes, may_eager, blocked);
+    unsigned paths = find_paths(shm, bytes, may_eager, blocked);
     struct shm_messages *messages = bytes >= CHOICE_MIN ? messages_of(&shm->peer[local_rank], bytes) : NULL;
     if (messages == NULL) return (enum transport_path)choice_first(paths);
     count_message(shm, messages, paths, bytes);
@@ -101,7 +99,7 @@ const char *shm_explain_message(struct shm *shm, size_t bytes, const tutti_path_
     bool chooses = bytes > shm->transport.eager_certain;
     if (chooses && choice != NULL && is_possible(shm, &request, true, choice->path)) return describe_path(choice->path);
     int local_rank = find_busiest(shm, bytes);
-    unsigned paths = find_paths(shm, local_rank, bytes, true, false);
+    unsigned paths = find_paths(shm, bytes, true, false);
     struct shm_messages *messages = chooses ? messages_of(&shm->peer[local_rank], bytes) : NULL;
     if (messages == NULL) return describe_path(choice_first(paths));
     int way = messages->calls > 0 ? messages->measured.way : choice_first(paths);

@@ -324,8 +324,6 @@ static inline int shm_local_rank(const struct shm *shm, int32_t rank)
 
 /* Implements transport_ops.send. */
 int shm_send(struct shm *shm, int local_rank, const struct transport_header *header, const void *payload, size_t bytes);
-/* True if a message would enter the ring at once. */
-bool shm_fits(struct shm *shm, int local_rank, size_t bytes);
 /* Wakes the writer of a ring if it sleeps until there is space. */
 void shm_wake_writer(struct shm *shm, int local_rank);
 /* Withdraws the message with this kind and id if it still waits for space. */
