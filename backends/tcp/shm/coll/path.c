@@ -87,11 +87,11 @@ static bool may_pay(const struct coll_segment *segment, const struct coll_op *op
     case COLL_EAGER:
         return op->kind != TUTTI_ALL_REDUCE || op->bytes * (size_t)segment->n <= FLAT_MAX;
     case COLL_LOCKSTEP:
-        return !segment->shm->shares_cores && op->in_bytes >= CHOICE_MIN && op->in_bytes <= LOCKSTEP_MAX;
+        return !segment->shm->shares_cores && op->in_bytes <= LOCKSTEP_MAX;
     case COLL_DIRECT:
         return op->bytes >= READ_MIN;
     default:
-        return op->in_bytes >= CHOICE_MIN;
+        return true;
     }
 }
 
@@ -105,10 +105,12 @@ static unsigned ways_of(const struct coll_segment *segment, const struct coll_op
     return ways;
 }
 
+/* Returns the ways to choose from.  Little data has one. */
 static unsigned find_ways(const struct coll_segment *segment, const struct coll_op *op)
 {
     unsigned ways = 0;
-    for (int path = COLL_EAGER; path <= COLL_DIRECT; path++)
+    int last = op->in_bytes < CHOICE_MIN ? COLL_EAGER : COLL_DIRECT;
+    for (int path = COLL_EAGER; path <= last; path++)
         if (is_possible(segment, op, path) && may_pay(segment, op, path)) ways |= ways_of(segment, op, path);
     return ways != 0 ? ways : 1u << COLL_WAY(COLL_PIPELINED, 0);
 }
