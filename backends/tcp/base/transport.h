@@ -49,8 +49,8 @@ struct transport_write {
     TAILQ_ENTRY(transport_write) entry;
     int32_t rank;
     uint8_t rails, tails, surplus;
-    bool queued;           /* on a list of the transport */
-    size_t posted, landed; /* bytes posted so far; bytes that have left this process */
+    bool queued;             /* on a list of the transport */
+    size_t posted, landed;   /* bytes posted so far; bytes that have left this process */
     struct rdm_offer *offer; /* the receiver reads the data: see rdm_offer.c */
 };
 TAILQ_HEAD(transport_writes, transport_write);
