@@ -53,11 +53,30 @@ static void test_first_messages(void **state)
 {
     (void)state;
     open_shm();
-    assert_int_equal(path_of(13 << 10, true, true), TRANSPORT_EAGER);
+    assert_int_equal(path_of(13 << 10, true, true), TRANSPORT_WRITE);
+    assert_int_equal(path_of(13 << 10, true, false), TRANSPORT_EAGER);
     assert_int_equal(path_of(64 << 10, true, false), TRANSPORT_EAGER);
     open_shm();
     assert_int_equal(path_of((64 << 10) + 1, true, false), TRANSPORT_READ);
+    open_shm();
+    assert_int_equal(path_of(64 << 10, true, true), TRANSPORT_WRITE);
     assert_int_equal(path_of(0, false, false), TRANSPORT_WRITE);
+}
+
+/* Nothing is measured, whatever the times. */
+static void test_shared_cores(void **state)
+{
+    (void)state;
+    open_shm();
+    shm.shares_cores = true;
+    for (int i = 0; i < 1000; i++, clock_ns += i) {
+        assert_int_equal(path_of(13 << 10, true, true), TRANSPORT_EAGER);
+        assert_int_equal(path_of(40000, true, i % 2), TRANSPORT_READ);
+    }
+    assert_null(peer.messages);
+    shm.can_read_memory = false;
+    assert_int_equal(path_of(40000, true, true), TRANSPORT_WRITE);
+    assert_int_equal(path_of(40000, true, false), TRANSPORT_EAGER);
 }
 
 /* Sends n messages.  Returns how many took the path. */
@@ -79,10 +98,10 @@ static void test_the_fastest_one(void **state)
         open_shm();
         for (int path = TRANSPORT_EAGER; path <= TRANSPORT_WRITE; path++)
             path_ns[path] = path == fastest ? 9000 : 12000;
-        count(1000, 40000, true, fastest);
+        count(2000, 40000, true, fastest);
         assert_in_range(count(10000, 40000, true, fastest), 9700, 10000);
         path_ns[fastest] = 20000; /* the machine changes */
-        count(500, 40000, true, fastest);
+        count(2000, 40000, true, fastest);
         assert_in_range(count(1000, 40000, true, fastest), 0, 100);
     }
 }
@@ -134,21 +153,22 @@ static void test_named(void **state)
     open_shm();
     choice = &eager;
     assert_int_equal(path_of(30001, true, true), TRANSPORT_EAGER);
-    assert_int_equal(path_of(1 << 20, true, true), TRANSPORT_READ); /* too large for an eager message */
+    assert_int_equal(path_of(1 << 20, true, true), TRANSPORT_WRITE); /* too large for an eager message */
     choice = &read;
     assert_int_equal(path_of(30000, true, true), TRANSPORT_READ);
     open_shm();
     choice = &read;
     shm.can_read_memory = false;
-    assert_int_equal(path_of(30000, true, true), TRANSPORT_EAGER);
+    assert_int_equal(path_of(30000, true, true), TRANSPORT_WRITE);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_first_messages),       cmocka_unit_test(test_the_fastest_one),
-        cmocka_unit_test(test_not_blocked),          cmocka_unit_test(test_explains),
-        cmocka_unit_test(test_what_is_not_possible), cmocka_unit_test(test_named),
+        cmocka_unit_test(test_first_messages),  cmocka_unit_test(test_shared_cores),
+        cmocka_unit_test(test_the_fastest_one), cmocka_unit_test(test_not_blocked),
+        cmocka_unit_test(test_explains),        cmocka_unit_test(test_what_is_not_possible),
+        cmocka_unit_test(test_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

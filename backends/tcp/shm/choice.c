@@ -4,9 +4,10 @@
 
 enum {
     ROUNDS = 3,           /* spans for which each way is timed in a calibration */
-    SPAN_MAX = 32,        /* calls of a short span of small operations */
+    SPAN_MAX = 16,        /* calls of a short span of small operations */
     SPAN_MIN = 4,         /* of large ones */
     SPAN_BYTES = 4 << 20, /* bytes that a short span moves, between these limits */
+    BEST_SPANS = 7,       /* short spans of the best way between two of others */
     TRY_FIRST = 1000,     /* calls from a calibration to the first trial */
     TRY_LAST = 16000,     /* maximum calls between two trials, and between two calibrations */
     FAR_TURNS = 8         /* every eighth trial is of a way that is FAR slower */
@@ -168,10 +169,12 @@ int choice_end_span(struct choice *choice, unsigned ways, int shortest)
     int length = shortest;
     if (choice->doubted_ns == 0) {
         best = find_best(choice, ways);
-        int other = find_open(choice, ways, best < 0 ? 0 : choice->ns[best]);
+        int open = find_open(choice, ways, best < 0 ? 0 : choice->ns[best]), other = open;
+        if (best < 0) best = open; /* other calls of this class could take other ways */
         if (other < 0) other = find_trial(choice, ways, best);
+        if (other != best && way != best) other = -1; /* the others take a small part of the calls */
         choice->way = (uint8_t)(other < 0 ? best : other);
-        if (other < 0 && length < CHOICE_STEADY) length = CHOICE_STEADY;
+        if (other < 0) length = open < 0 ? CHOICE_STEADY : BEST_SPANS * shortest;
     }
     choice->calls += (uint64_t)length;
     return length;

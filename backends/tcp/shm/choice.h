@@ -2,7 +2,7 @@
  *
  * A way is used for a span of calls.  The last calls of a span are timed as a whole operation each, without the first
  * call, which warms caches.  After the span, its mean time updates the way's estimate, and the way of the next span is
- * picked: one that has no estimate yet, otherwise the one with the smallest estimate.
+ * picked: sometimes one that has no estimate yet, otherwise the one with the smallest estimate.
  *
  * No clock is read here, and no memory is shared: the caller feeds times and counts calls.
  */
@@ -39,12 +39,6 @@ static inline int choice_class(size_t bytes)
 {
     int c = 63 - __builtin_clzll((unsigned long long)(bytes | CHOICE_MIN)) - 12;
     return c < CHOICE_CLASSES ? c : CHOICE_CLASSES - 1;
-}
-
-/* Returns the first way of a set. */
-static inline int choice_first(unsigned ways)
-{
-    return __builtin_ctz(ways);
 }
 
 /* Returns the calls of a short span.  In every span, that many calls at its end are measured, but not the first and the

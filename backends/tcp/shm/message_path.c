@@ -34,6 +34,16 @@ static bool is_possible(const struct shm *shm, const tutti_request *request, boo
            (request->bytes > 0 && (shm->can_read_memory || shm_is_shared(shm, request->data, request->bytes)));
 }
 
+/* Returns the path that is taken without a measurement.  Where ranks share cores, the receiver's read is best: it takes
+ * the least processor time. */
+static enum transport_path usual_path(const struct shm *shm, size_t bytes, unsigned paths, bool blocked)
+{
+    bool eager = (paths & bit(TRANSPORT_EAGER)) != 0, reads = (paths & bit(TRANSPORT_READ)) != 0;
+    if (eager && bytes <= SHM_EAGER_MAX) return blocked && !shm->shares_cores ? TRANSPORT_WRITE : TRANSPORT_EAGER;
+    if (shm->shares_cores && reads) return TRANSPORT_READ;
+    return blocked ? TRANSPORT_WRITE : eager ? TRANSPORT_EAGER : reads ? TRANSPORT_READ : TRANSPORT_WRITE;
+}
+
 /* Returns the calls of the size class, or NULL if there is no memory for them. */
 static struct shm_messages *messages_of(struct shm_peer *peer, size_t bytes)
 {
@@ -45,16 +55,19 @@ static struct shm_messages *messages_of(struct shm_peer *peer, size_t bytes)
 static void count_message(struct shm *shm, struct shm_messages *messages, unsigned paths, size_t bytes)
 {
     uint64_t least = (uint64_t)choice_short_span((size_t)CHOICE_MIN << choice_class(bytes));
-    if (messages->calls == 0) {
-        messages->end = least;
-        messages->measured.way = (uint8_t)choice_first(paths);
-    }
+    if (messages->calls == 0) messages->end = least;
     uint64_t left = messages->end - messages->calls++;
     if (left >= least) return;
     int64_t now_ns = shm->config.host->now_ns();
     if (left < least - 1) choice_add(&messages->measured, now_ns - messages->begin_ns);
     if (left == 0) messages->end += (uint64_t)choice_end_span(&messages->measured, paths, (int)least);
     messages->begin_ns = now_ns;
+}
+
+/* True if the path is measured.  Where ranks share cores, times say more about the scheduler than about a path. */
+static bool is_measured(const struct shm *shm, size_t bytes)
+{
+    return bytes > SHM_EAGER_MAX && !shm->shares_cores;
 }
 
 enum transport_path shm_choose_path(struct shm *shm, int local_rank, const tutti_request *request, bool may_eager,
@@ -64,11 +77,13 @@ enum transport_path shm_choose_path(struct shm *shm, int local_rank, const tutti
     if (choice != NULL && is_possible(shm, request, may_eager, choice->path)) return (enum transport_path)choice->path;
     if (bytes > SHM_EAGER_MAX && shm_is_shared(shm, request->data, bytes)) return TRANSPORT_READ;
     unsigned paths = find_paths(shm, bytes, may_eager, blocked);
-    struct shm_messages *messages = bytes >= CHOICE_MIN ? messages_of(&shm->peer[local_rank], bytes) : NULL;
-    if (messages == NULL) return (enum transport_path)choice_first(paths);
+    enum transport_path usual = usual_path(shm, bytes, paths, blocked);
+    struct shm_messages *messages = is_measured(shm, bytes) ? messages_of(&shm->peer[local_rank], bytes) : NULL;
+    if (messages == NULL) return usual;
+    if (messages->calls == 0) messages->measured.way = (uint8_t)usual;
     count_message(shm, messages, paths, bytes);
     int way = messages->measured.way;
-    return (enum transport_path)((paths >> way & 1) != 0 ? way : choice_first(paths));
+    return (paths >> way & 1) != 0 ? (enum transport_path)way : usual;
 }
 
 static const char *describe_path(int path)
@@ -101,9 +116,11 @@ const char *shm_explain_message(struct shm *shm, size_t bytes, const tutti_path_
     if (chooses && choice != NULL && is_possible(shm, &request, true, choice->path)) return describe_path(choice->path);
     int local_rank = find_busiest(shm, bytes);
     unsigned paths = find_paths(shm, bytes, true, false);
-    struct shm_messages *messages = chooses ? messages_of(&shm->peer[local_rank], bytes) : NULL;
-    if (messages == NULL) return describe_path(choice_first(paths));
-    int way = messages->calls > 0 ? messages->measured.way : choice_first(paths);
+    enum transport_path usual = usual_path(shm, bytes, paths, false);
+    bool measures = chooses && is_measured(shm, bytes);
+    struct shm_messages *messages = measures ? messages_of(&shm->peer[local_rank], bytes) : NULL;
+    if (messages == NULL) return describe_path(chooses ? (int)usual : TRANSPORT_EAGER);
+    int way = messages->calls > 0 ? messages->measured.way : usual;
     int length = snprintf(text, sizeof text, "%s; message %llu to rank %d", describe_path(way),
                           (unsigned long long)messages->calls, (int)shm->peer[local_rank].rank);
     choice_print(&messages->measured, names, text + length, sizeof text - (size_t)length);

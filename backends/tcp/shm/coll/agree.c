@@ -34,7 +34,7 @@ static int short_span(const struct coll_segment *segment, const struct coll_clas
 static void use_way(const struct coll_segment *segment, struct coll_op *op)
 {
     int way = op->class->way;
-    coll_use_way(segment, op, (op->ways >> way & 1) != 0 ? way : choice_first(op->ways));
+    coll_use_way(segment, op, (op->ways >> way & 1) != 0 ? way : op->usual);
 }
 
 void coll_agree_start(const struct coll_segment *segment, struct coll_op *op)
@@ -43,7 +43,7 @@ void coll_agree_start(const struct coll_segment *segment, struct coll_op *op)
     uint64_t timed = (uint64_t)short_span(segment, class) - 1;
     if (class->calls == 0) {
         class->end = timed + 1;
-        class->way = class->measured.way = (uint8_t)choice_first(op->ways);
+        class->way = class->measured.way = op->usual;
     }
     use_way(segment, op);
     op->left = class->end - class->calls;

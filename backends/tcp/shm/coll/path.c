@@ -14,6 +14,8 @@ enum {
     FLAT_REDUCE_MAX = 512 << 10, /* maximum bytes that the root of a reduce reduces alone; more would be slower */
     LOCKSTEP_MAX = 4 << 20,      /* maximum bytes for two ranks in lockstep */
     READ_MIN = 4 << 10,          /* minimum bytes read from one rank; fewer do not pay for a system call */
+    READ_USUAL = 16 << 10,       /* the same without a measurement */
+    READ_MANY_USUAL = 64 << 10,  /* the same if more than two ranks read the same memory */
     BYPASS_MIN = 16 << 10,       /* minimum bytes stored non-temporally */
     CACHE_BYTES = 32 << 20       /* bytes that all ranks together write before they exceed a last-level cache */
 };
@@ -95,6 +97,18 @@ static bool may_pay(const struct coll_segment *segment, const struct coll_op *op
     }
 }
 
+/* Returns the path that is taken without a measurement. */
+static enum coll_path usual_path(const struct coll_segment *segment, const struct coll_op *op)
+{
+    bool pair = segment->n == 2, shares_cores = segment->shm->shares_cores;
+    bool reads = is_possible(segment, op, COLL_DIRECT) && op->bytes >= (pair ? READ_USUAL : READ_MANY_USUAL);
+    bool is_small = is_flat_pair(segment, op) || (op->kind == TUTTI_REDUCE && op->bytes <= FLAT_REDUCE_MAX);
+    if (is_possible(segment, op, COLL_EAGER) && may_pay(segment, op, COLL_EAGER)) return COLL_EAGER;
+    if (reads && (op->kind == TUTTI_SCATTER || (pair && shares_cores && !is_small))) return COLL_DIRECT;
+    if (pair && !shares_cores && may_pay(segment, op, COLL_LOCKSTEP)) return COLL_LOCKSTEP;
+    return COLL_PIPELINED;
+}
+
 /* Returns the ways of a path.  Non-temporal stores pay only between cores. */
 static unsigned ways_of(const struct coll_segment *segment, const struct coll_op *op, int path)
 {
@@ -105,14 +119,15 @@ static unsigned ways_of(const struct coll_segment *segment, const struct coll_op
     return ways;
 }
 
-/* Returns the ways to choose from.  Little data has one. */
+/* Returns the ways to choose from.  Little data has one, and all have where ranks share cores: times there say more
+ * about the scheduler than about a path. */
 static unsigned find_ways(const struct coll_segment *segment, const struct coll_op *op)
 {
-    unsigned ways = 0;
-    int last = op->in_bytes < CHOICE_MIN ? COLL_EAGER : COLL_DIRECT;
-    for (int path = COLL_EAGER; path <= last; path++)
+    unsigned ways = 1u << COLL_WAY(usual_path(segment, op), 0);
+    if (op->in_bytes < CHOICE_MIN || segment->shm->shares_cores) return ways;
+    for (int path = COLL_EAGER; path <= COLL_DIRECT; path++)
         if (is_possible(segment, op, path) && may_pay(segment, op, path)) ways |= ways_of(segment, op, path);
-    return ways != 0 ? ways : 1u << COLL_WAY(COLL_PIPELINED, 0);
+    return ways;
 }
 
 static bool is_sliced(const struct coll_segment *segment, const struct coll_op *op)
@@ -184,7 +199,8 @@ static bool choose(const struct coll_segment *segment, struct coll_op *op)
     op->ways = named ? ways_of(segment, op, row->path) : find_ways(segment, op);
     bool has_choice = op->in_bytes >= CHOICE_MIN && (op->ways & (op->ways - 1)) != 0;
     op->class = has_choice ? coll_class_of(segment, op) : NULL;
-    coll_use_way(segment, op, choice_first(op->ways));
+    op->usual = (uint8_t)(named ? COLL_WAY(row->path, 0) : COLL_WAY(usual_path(segment, op), 0));
+    coll_use_way(segment, op, op->usual);
     return true;
 }
 
