@@ -167,7 +167,7 @@ static void test_waits_for_the_word(void **state)
         coll_open(&side[i].coll, &end[i].shm, COLL_FIRST, i, 2, (int32_t[]){0, 1});
         LIST_INIT(&side[i].running);
     }
-    int span = choice_short_span(CHOICE_MIN);
+    int span = choice_short_span(SMALL * 8);
     for (int call = 0; call < span; call++) {
         begin(&side[1]);
         assert_int_equal(side[1].ended, 1);
@@ -189,7 +189,7 @@ static void test_waits_for_the_word(void **state)
     assert_true(side[0].ended == 1 && side[1].ended == 1);
     const struct coll_class *class[2];
     for (int i = 0; i < 2; i++) {
-        class[i] = &side[i].coll.classes[TUTTI_BROADCAST * CHOICE_CLASSES];
+        class[i] = &side[i].coll.classes[TUTTI_BROADCAST * CHOICE_CLASSES + choice_class(SMALL * 8)];
         assert_int_equal(class[i] -> calls, span + 1);
         assert_int_equal(class[i] -> end, 2 * span);
     }

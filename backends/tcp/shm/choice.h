@@ -15,8 +15,8 @@
 
 enum {
     CHOICE_WAYS = 8,      /* a set of ways is a bit mask */
-    CHOICE_CLASSES = 16,  /* size classes: 4 KiB to 8 KiB, .., 128 MiB and more */
-    CHOICE_MIN = 4 << 10, /* bytes of the smallest operation that has a choice */
+    CHOICE_CLASSES = 16,  /* size classes: 2 KiB to 4 KiB, .., 64 MiB and more */
+    CHOICE_MIN = 2 << 10, /* bytes of the smallest operation that has a choice */
     CHOICE_STEADY = 128,  /* calls of a span in which nothing is tried */
     CHOICE_TEXT = 512     /* capacity for an explanation */
 };
@@ -37,7 +37,7 @@ struct choice {
 
 static inline int choice_class(size_t bytes)
 {
-    int c = 63 - __builtin_clzll((unsigned long long)(bytes | CHOICE_MIN)) - 12;
+    int c = 63 - __builtin_clzll((unsigned long long)(bytes | CHOICE_MIN)) - 11;
     return c < CHOICE_CLASSES ? c : CHOICE_CLASSES - 1;
 }
 
