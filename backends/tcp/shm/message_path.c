@@ -34,14 +34,15 @@ static bool is_possible(const struct shm *shm, const tutti_request *request, boo
            (request->bytes > 0 && (shm->can_read_memory || shm_is_shared(shm, request->data, request->bytes)));
 }
 
-/* Returns the path that is taken without a measurement.  Where ranks share cores, the receiver's read is best: it takes
- * the least processor time. */
-static enum transport_path usual_path(const struct shm *shm, size_t bytes, unsigned paths, bool blocked)
+/* Returns the path that is taken without a measurement.  A message that waits for space in the ring is copied once
+ * more. */
+static enum transport_path usual_path(struct shm *shm, int local_rank, size_t bytes, unsigned paths, bool blocked)
 {
     bool eager = (paths & bit(TRANSPORT_EAGER)) != 0, reads = (paths & bit(TRANSPORT_READ)) != 0;
     if (eager && bytes <= SHM_EAGER_MAX) return blocked && !shm->shares_cores ? TRANSPORT_WRITE : TRANSPORT_EAGER;
-    if (shm->shares_cores && reads) return TRANSPORT_READ;
-    return blocked ? TRANSPORT_WRITE : eager ? TRANSPORT_EAGER : reads ? TRANSPORT_READ : TRANSPORT_WRITE;
+    if (blocked && !shm->shares_cores) return TRANSPORT_WRITE;
+    if (eager && (!reads || shm_fits(shm, local_rank, bytes))) return TRANSPORT_EAGER;
+    return reads && !blocked ? TRANSPORT_READ : TRANSPORT_WRITE;
 }
 
 /* Returns the calls of the size class, or NULL if there is no memory for them. */
@@ -77,7 +78,7 @@ enum transport_path shm_choose_path(struct shm *shm, int local_rank, const tutti
     if (choice != NULL && is_possible(shm, request, may_eager, choice->path)) return (enum transport_path)choice->path;
     if (bytes > SHM_EAGER_MAX && shm_is_shared(shm, request->data, bytes)) return TRANSPORT_READ;
     unsigned paths = find_paths(shm, bytes, may_eager, blocked);
-    enum transport_path usual = usual_path(shm, bytes, paths, blocked);
+    enum transport_path usual = usual_path(shm, local_rank, bytes, paths, blocked);
     struct shm_messages *messages = is_measured(shm, bytes) ? messages_of(&shm->peer[local_rank], bytes) : NULL;
     if (messages == NULL) return usual;
     if (messages->calls == 0) messages->measured.way = (uint8_t)usual;
@@ -116,7 +117,7 @@ const char *shm_explain_message(struct shm *shm, size_t bytes, const tutti_path_
     if (chooses && choice != NULL && is_possible(shm, &request, true, choice->path)) return describe_path(choice->path);
     int local_rank = find_busiest(shm, bytes);
     unsigned paths = find_paths(shm, bytes, true, false);
-    enum transport_path usual = usual_path(shm, bytes, paths, false);
+    enum transport_path usual = usual_path(shm, local_rank, bytes, paths, false);
     bool measures = chooses && is_measured(shm, bytes);
     struct shm_messages *messages = measures ? messages_of(&shm->peer[local_rank], bytes) : NULL;
     if (messages == NULL) return describe_path(chooses ? (int)usual : TRANSPORT_EAGER);

@@ -100,6 +100,15 @@ static bool write_message(struct shm *shm, int local_rank, const struct transpor
     return true;
 }
 
+bool shm_fits(struct shm *shm, int local_rank, size_t bytes)
+{
+    struct shm_peer *peer = &shm->peer[local_rank];
+    if (!STAILQ_EMPTY(&peer->waiting)) return false;
+    if (fits(shm, peer, bytes)) return true;
+    update_free(peer);
+    return fits(shm, peer, bytes);
+}
+
 int shm_send(struct shm *shm, int local_rank, const struct transport_header *header, const void *payload, size_t bytes)
 {
     struct shm_peer *peer = &shm->peer[local_rank];

@@ -326,6 +326,8 @@ static inline int shm_local_rank(const struct shm *shm, int32_t rank)
 int shm_send(struct shm *shm, int local_rank, const struct transport_header *header, const void *payload, size_t bytes);
 /* Wakes the writer of a ring if it sleeps until there is space. */
 void shm_wake_writer(struct shm *shm, int local_rank);
+/* True if a message would enter the ring at once. */
+bool shm_fits(struct shm *shm, int local_rank, size_t bytes);
 /* Withdraws the message with this kind and id if it still waits for space. */
 bool shm_unsend(struct shm *shm, int local_rank, uint8_t kind, uint64_t id);
 void shm_drop(struct shm *shm, int local_rank, const char *why, bool notify);
