@@ -334,7 +334,7 @@ static void put_path(struct text *text, const struct tutti_group *group, const s
     else if (is_tuned(entry, kind, bytes_of(op, group->size), name))
         put(text, "TUTTI_TUNING selects it for this size\n");
     else
-        put(text, "the backend's table selects it for this size\n");
+        put(text, "the backend selects it for this size\n");
     put_others(text, kind, name);
 }
 

@@ -41,11 +41,11 @@ static int mixed_rank(tutti_group *group, int rank, int size, void *argument)
     (void)size;
     (void)argument;
     EXPECT(explained(group, TUTTI_ALL_REDUCE, 4096, "algorithm eager: TUTTI_ALGO"));
-    EXPECT(explained(group, TUTTI_ALL_REDUCE, 1 << 20, "algorithm pipelined: the backend's table"));
+    EXPECT(explained(group, TUTTI_ALL_REDUCE, 1 << 20, "algorithm pipelined: the backend selects"));
     EXPECT(explained(group, TUTTI_BROADCAST, 4096, "algorithm chain: TUTTI_ALGO"));
-    EXPECT(explained(group, TUTTI_BARRIER, 0, "algorithm eager: the backend's table"));
+    EXPECT(explained(group, TUTTI_BARRIER, 0, "algorithm eager: the backend selects"));
     EXPECT(explained(group, TUTTI_SEND, 4096, "tcp: one message, copied into the receiver's ring"));
-    EXPECT(explained(group, TUTTI_SEND, 4096, "algorithm eager: the backend's table"));
+    EXPECT(explained(group, TUTTI_SEND, 4096, "algorithm eager: the backend selects"));
     EXPECT(explained(group, TUTTI_SEND, 1 << 20, "algorithm fifo: TUTTI_ALGO"));
     return 0;
 }
@@ -111,11 +111,11 @@ static int own_rank(tutti_group *group, int rank, int size, void *argument)
     (void)argument;
     tutti_group_opts opts = {.parent = group, .algorithm = "all_reduce=pipelined,send=read"};
     EXPECT(tutti_new_group((int[]){0, 1}, 2, &opts, &part) == TUTTI_OK);
-    EXPECT(explained(group, TUTTI_ALL_REDUCE, 8, "algorithm eager: the backend's table"));
+    EXPECT(explained(group, TUTTI_ALL_REDUCE, 8, "algorithm eager: the backend selects"));
     if (rank < 2) {
         EXPECT(explained(part, TUTTI_ALL_REDUCE, 8, "algorithm pipelined: the group asks for \"all_reduce=pipelined"));
         EXPECT(explained(part, TUTTI_SEND, 40000, "algorithm read: the group asks for"));
-        EXPECT(explained(group, TUTTI_SEND, 40000, "algorithm eager: the backend's table"));
+        EXPECT(explained(group, TUTTI_SEND, 40000, "algorithm eager: the backend selects"));
         EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.group = part)) == TUTTI_OK && x == 2);
         EXPECT(tutti_new_group((int[]){1, 0}, 2, &(tutti_group_opts){.parent = part}, &inner) == TUTTI_OK);
         EXPECT(explained(inner, TUTTI_ALL_REDUCE, 8, "algorithm pipelined: the group asks"));
@@ -143,7 +143,7 @@ static int tuned_rank(tutti_group *group, int rank, int size, void *argument)
     (void)argument;
     EXPECT(explained(group, TUTTI_ALL_REDUCE, 64, "algorithm direct: TUTTI_TUNING selects it"));
     EXPECT(explained(group, TUTTI_ALL_REDUCE, 65, "algorithm ring: TUTTI_TUNING selects it"));
-    EXPECT(explained(group, TUTTI_ALL_REDUCE, 1001, "algorithm eager: the backend's table"));
+    EXPECT(explained(group, TUTTI_ALL_REDUCE, 1001, "algorithm eager: the backend selects"));
     return 0;
 }
 

@@ -31,12 +31,19 @@ static void reduce_both(struct small small[2])
     assert_true(small[0].ended == 1 && small[1].ended == 1);
 }
 
+static const tutti_path_row lockstep[] = {{TUTTI_ALL_REDUCE, COLL_LOCKSTEP, INT64_MAX},
+                                          {TUTTI_BROADCAST, COLL_LOCKSTEP, INT64_MAX}};
+
 void small_open_both(struct end end[2], struct small small[2])
 {
     ends_open(end, 2);
     for (int i = 0; i < 2; i++) small_open(&end[i], &small[i], 2);
     reduce_both(small);
-    for (int i = 0; i < 2; i++) small[i].numel = SMALL_MOST;
+    for (int i = 0; i < 2; i++) {
+        small[i].numel = SMALL_MOST;
+        small[i].coll.choices = lockstep;
+        small[i].coll.n_choices = sizeof lockstep / sizeof *lockstep;
+    }
 }
 
 void small_close_both(struct end end[2], struct small small[2])

@@ -20,7 +20,7 @@ struct small {
 /* Opens the group of the first n ranks on one of them. */
 void small_open(struct end *end, struct small *small, int n);
 
-/* Opens two ranks and runs one operation, in which both declare that they wait.  The next one may run in lockstep. */
+/* Opens two ranks whose operations on x run in lockstep, and runs a short one. */
 void small_open_both(struct end end[2], struct small small[2]);
 void small_close_both(struct end end[2], struct small small[2]);
 

@@ -113,7 +113,7 @@ static void exchange(struct end *end, int64_t n, int64_t least, int64_t most, bo
         }
         op.async = !in_chunks && i % (500 + 200 * rank) == 250; /* the ranks stop waiting at different operations */
         const char *how = coll_explain(&coll, &op);
-        end->wrong += how == NULL || (in_chunks && strstr(how, "in chunks") == NULL);
+        end->wrong += how == NULL || (in_chunks && strstr(how, "chunks") == NULL);
         end->wrong += ends_run_op(end, &coll, &running, &op, (uint64_t)i + 1) != 1;
         const int64_t *got = b.data;
         for (int64_t k = 0; op.n_out > 0 && k < b.numel; k++) end->wrong += got[k] != expected(&op, i, rank, numel, k);
@@ -206,7 +206,7 @@ static void test_runs_ahead(void **state)
     run_ahead(COLL_INLINE / 8 + 1, SMALL_DEPTH, SMALL_DEPTH / 2 + 1);
     run_ahead(COLL_SMALL / 8, SMALL_DEPTH, SMALL_DEPTH / 2 + 1);
     run_ahead(COLL_SMALL / 8 + 1, COLL_EAGER_BUFFERS - COLL_AHEAD, 1);
-    run_ahead(LOCKSTEP_MIN / 8 - 1, COLL_EAGER_BUFFERS - COLL_AHEAD, 1);
+    run_ahead(CHOICE_MIN / 8 - 1, COLL_EAGER_BUFFERS - COLL_AHEAD, 1);
 }
 
 /* ---- a race: a rank posts as the other one goes to sleep ------------------------------------------------------ */

@@ -20,16 +20,19 @@ struct large {
     int ended;
 };
 
+static const tutti_path_row direct = {TUTTI_ALL_REDUCE, COLL_DIRECT, INT64_MAX};
+
 static void begin_with(struct end *end, struct large *large, bool can_read_memory)
 {
     int rank = end->shm.local_rank;
     *large = (struct large){.request = {.fingerprint = 7}};
     LIST_INIT(&large->running);
     end->shm.can_read_memory = can_read_memory;
-    end->shm.shares_cores = true; /* else it would use fragment buffers first */
     end->shm.peer[1 - rank].pid = getpid();
     coll_open(&large->coll, &end->shm, COLL_FIRST, rank, 2, (int32_t[]){0, 1});
     assert_int_equal(large->coll.state, COLL_READY);
+    large->coll.choices = &direct;
+    large->coll.n_choices = 1;
     for (int i = 0; i < LARGE; i++) large->data[i] = rank + 1;
     tutti_tensor tensor = {large->data, LARGE, TUTTI_INT64, {TUTTI_CPU, 0}};
     tutti_op op = {
@@ -203,7 +206,7 @@ static void test_gather_sender_does_not_wait(void **state)
     struct small small[2];
     (void)state;
     small_open_both(end, small);
-    tutti_tensor x = {small[1].x, LOCKSTEP_MIN / 8, TUTTI_INT64, {TUTTI_CPU, 0}};
+    tutti_tensor x = {small[1].x, CHOICE_MIN / 8, TUTTI_INT64, {TUTTI_CPU, 0}};
     tutti_op op = {.kind = TUTTI_GATHER, .dtype = TUTTI_INT64, .n_in = 1, .in = &x};
     assert_int_equal(coll_begin(&small[1].coll, &op, &small[1].request, &small[1].running), TUTTI_REQUEST_DONE);
     small_close_both(end, small);

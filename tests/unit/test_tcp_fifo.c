@@ -5,9 +5,6 @@
 
 #include "unit/shm_ends.h"
 
-#include "../../backends/tcp/shm/copy_in.c"
-#include "../../backends/tcp/shm/cost_model.c"
-
 enum { MESSAGES = 300 };
 
 struct side {
@@ -175,20 +172,6 @@ static void test_exchange(void **state)
     run_exchange(true, 1 << 10); /* as small as with many ranks */
 }
 
-/* Pieces are written with plain and with non-temporal stores, in turn. */
-static void test_exchange_either_way(void **state)
-{
-    (void)state;
-    tutti_host strange = ends_host;
-    strange.now_ns = ends_random_clock_ns;
-    struct end end[2];
-    exchange_open(end, &strange, true, 64 << 10);
-    ends_run(end, exchange);
-    exchange_close(end);
-    for (int i = 0; i < 2; i++)
-        assert_int_not_equal(end[i].peers[1 - i].copy_in_cost.ps[NON_TEMPORAL][class_of(64 << 10)], 0);
-}
-
 /* ---- races: a piece, or space for one, arrives as the other rank goes to sleep ----------------------------------- */
 
 enum { SPAN = 8 << 10, ONE = 2 << 10, STREAM = 1 << 20 };
@@ -354,10 +337,9 @@ static void test_faulty_peer(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exchange),           cmocka_unit_test(test_exchange_either_way),
-        cmocka_unit_test(test_races_for_pieces),   cmocka_unit_test(test_races_for_space),
-        cmocka_unit_test(test_races_for_openings), cmocka_unit_test(test_wakes),
-        cmocka_unit_test(test_faulty_peer),
+        cmocka_unit_test(test_exchange),        cmocka_unit_test(test_races_for_pieces),
+        cmocka_unit_test(test_races_for_space), cmocka_unit_test(test_races_for_openings),
+        cmocka_unit_test(test_wakes),           cmocka_unit_test(test_faulty_peer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

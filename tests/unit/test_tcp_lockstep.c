@@ -1,4 +1,4 @@
-/* Operations of two ranks in lockstep, one chunk a step: when they are chosen, and what happens if a rank gives up or
+/* Operations of two ranks in lockstep, one chunk a step: when that is possible, and what happens if a rank gives up or
  * leaves. */
 #include "unit/small_groups.h"
 
@@ -47,44 +47,7 @@ static void test_a_root_in_lockstep_continues(void **state)
     small_close_both(end, small);
 }
 
-static bool runs_in_lockstep(struct small small[2])
-{
-    small_begin(&small[0], TUTTI_ALL_REDUCE);
-    bool in_lockstep = TAILQ_FIRST(&small[0].coll.ops)->path == COLL_LOCKSTEP;
-    small_begin(&small[1], TUTTI_ALL_REDUCE);
-    for (int turn = 0; turn < 16; turn++) coll_progress(&small[turn % 2].running);
-    assert_true(small[0].ended == 1 && small[1].ended == 1);
-    return in_lockstep;
-}
-
-/* Lockstep begins when both ranks have declared that they wait.  It stops for a while after an async operation of one
- * of them. */
-static void test_lockstep_while_both_wait(void **state)
-{
-    struct end end[2];
-    struct small small[2];
-    (void)state;
-    small_open_both(end, small);
-    for (int rank = 0; rank < 2; rank++) {
-        assert_true(runs_in_lockstep(small));
-        small[rank].async = true;
-        assert_true(runs_in_lockstep(small)); /* the other rank did not know */
-        small[rank].async = false;
-        for (int i = 0; i < COLL_PATIENCE; i++) assert_false(runs_in_lockstep(small));
-    }
-    assert_true(runs_in_lockstep(small));
-    small_close_both(end, small);
-    ends_open(end, 2);
-    for (int i = 0; i < 2; i++) {
-        small_open(&end[i], &small[i], 2);
-        small[i].numel = SMALL_MOST;
-    }
-    assert_false(runs_in_lockstep(small)); /* the first operation */
-    assert_true(runs_in_lockstep(small));
-    small_close_both(end, small);
-}
-
-/* Lockstep needs two ranks with a core each, and data from LOCKSTEP_MIN on. */
+/* Lockstep needs two ranks with a core each, and data from CHOICE_MIN on. */
 static void test_conditions(void **state)
 {
     struct end end[ENDS];
@@ -96,10 +59,10 @@ static void test_conditions(void **state)
         struct coll_op made = {0};
         small_open(&end[0], &small, is_third ? 3 : 2);
         end[0].shm.shares_cores = shares_core;
-        tutti_tensor x = {small.x, LOCKSTEP_MIN / 8 - is_small, TUTTI_INT64, {TUTTI_CPU, 0}};
+        tutti_tensor x = {small.x, CHOICE_MIN / 8 - is_small, TUTTI_INT64, {TUTTI_CPU, 0}};
         tutti_op op = {.kind = TUTTI_ALL_REDUCE, .dtype = TUTTI_INT64, .n_in = 1, .n_out = 1, .in = &x, .out = &x};
         assert_true(coll_describe(&small.coll, &op, &made));
-        assert_true((made.waiting == COLL_LOCKSTEP) == (!is_third && !shares_core && !is_small));
+        assert_true(((made.ways >> COLL_WAY(COLL_LOCKSTEP, 0) & 1) != 0) == (!is_third && !shares_core && !is_small));
         coll_close(&small.coll);
     }
     ends_close(end, ENDS);
@@ -131,7 +94,6 @@ int main(void)
         cmocka_unit_test(test_a_root_in_lockstep_continues),
         cmocka_unit_test(test_conditions),
         cmocka_unit_test(test_posts_ahead),
-        cmocka_unit_test(test_lockstep_while_both_wait),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,15 +6,11 @@
 
 #include <cmocka.h>
 
+#include <string.h>
+
 #include "../../backends/tcp/shm/message_path.c"
 
-static bool has_space, is_arena, read_is_faster;
-
-bool shm_fits(struct shm *shm, int local_rank, size_t bytes)
-{
-    (void)shm, (void)local_rank, (void)bytes;
-    return has_space;
-}
+static bool is_arena;
 
 bool shm_is_shared(const struct shm *shm, const void *memory, size_t bytes)
 {
@@ -22,21 +18,35 @@ bool shm_is_shared(const struct shm *shm, const void *memory, size_t bytes)
     return is_arena;
 }
 
-int cost_choose(struct cost_model *cost, size_t bytes)
+static bool has_space = true;
+
+bool shm_fits(struct shm *shm, int local_rank, size_t bytes)
 {
-    (void)cost, (void)bytes;
-    return read_is_faster ? SHM_COST_READ : SHM_COST_COPY;
+    (void)shm, (void)local_rank, (void)bytes;
+    return has_space;
 }
 
+/* A clock by which each message takes as long as the path that the last one took. */
+static int64_t clock_ns, path_ns[TRANSPORT_WRITE + 1];
+static int last;
+
+static int64_t made_up_ns(void)
+{
+    return clock_ns;
+}
+
+static const tutti_host timed_host = {.now_ns = made_up_ns};
 static struct shm_peer peer;
 static struct shm shm;
 static const tutti_path_row *choice; /* the core's row */
 
 static void open_shm(void)
 {
-    shm = (struct shm){.peer = &peer, .can_read_memory = true, .transport.eager_max = 64 << 10};
-    has_space = true;
-    is_arena = read_is_faster = false;
+    free(peer.messages);
+    peer.messages = NULL;
+    shm = (struct shm){
+        .peer = &peer, .n = 1, .can_read_memory = true, .transport.eager_max = 64 << 10, .config.host = &timed_host};
+    is_arena = false;
     choice = NULL;
 }
 
@@ -46,38 +56,98 @@ static int path_of(size_t bytes, bool may_eager, bool blocked)
     return (int)shm_choose_path(&shm, 0, &request, may_eager, blocked, choice);
 }
 
-static void test_by_size(void **state)
+/* Before anything is measured. */
+static void test_first_messages(void **state)
 {
     (void)state;
     open_shm();
-    assert_int_equal(path_of(12 << 10, true, true), TRANSPORT_EAGER);
-    assert_int_equal(path_of(16 << 10, true, false), TRANSPORT_EAGER);
-    assert_int_equal(path_of(13 << 10, true, true), TRANSPORT_WRITE); /* the receiver may be ready */
+    assert_int_equal(path_of(13 << 10, true, true), TRANSPORT_WRITE);
+    assert_int_equal(path_of(13 << 10, true, false), TRANSPORT_EAGER);
     assert_int_equal(path_of(64 << 10, true, false), TRANSPORT_EAGER);
+    open_shm();
     assert_int_equal(path_of((64 << 10) + 1, true, false), TRANSPORT_READ);
-    assert_int_equal(path_of((64 << 10) + 1, true, true), TRANSPORT_WRITE);
+    open_shm();
+    assert_int_equal(path_of(64 << 10, true, true), TRANSPORT_WRITE);
     assert_int_equal(path_of(0, false, false), TRANSPORT_WRITE);
 }
 
-static void test_the_faster_one(void **state)
+/* Nothing is measured, whatever the times. */
+static void test_shared_cores(void **state)
 {
     (void)state;
     open_shm();
-    read_is_faster = true;
-    assert_int_equal(path_of(64 << 10, true, false), TRANSPORT_READ);
-    assert_int_equal(path_of(1 << 20, true, true), TRANSPORT_READ);
-    shm.shares_cores = true; /* then nothing is timed */
-    assert_int_equal(path_of(64 << 10, true, false), TRANSPORT_EAGER);
-    assert_int_equal(path_of(1 << 20, true, true), TRANSPORT_WRITE);
+    shm.shares_cores = true;
+    for (int i = 0; i < 1000; i++, clock_ns += i) {
+        assert_int_equal(path_of(13 << 10, true, true), TRANSPORT_EAGER);
+        assert_int_equal(path_of(40000, true, i % 2), TRANSPORT_EAGER);
+    }
+    assert_null(peer.messages);
+    has_space = false;
+    assert_int_equal(path_of(40000, true, false), TRANSPORT_READ);
+    assert_int_equal(path_of(40000, true, true), TRANSPORT_WRITE);
+    shm.can_read_memory = false;
+    assert_int_equal(path_of(40000, true, false), TRANSPORT_EAGER);
+    has_space = true;
+}
+
+/* Sends n messages.  Returns how many took the path. */
+static int count(int n, size_t bytes, bool blocked, int path)
+{
+    int taken = 0;
+    for (int i = 0; i < n; i++) {
+        clock_ns += path_ns[last];
+        last = path_of(bytes, true, blocked);
+        taken += last == path;
+    }
+    return taken;
+}
+
+static void test_the_fastest_one(void **state)
+{
+    (void)state;
+    for (int fastest = TRANSPORT_EAGER; fastest <= TRANSPORT_WRITE; fastest++) {
+        open_shm();
+        for (int path = TRANSPORT_EAGER; path <= TRANSPORT_WRITE; path++)
+            path_ns[path] = path == fastest ? 9000 : 12000;
+        count(2000, 40000, true, fastest);
+        assert_in_range(count(10000, 40000, true, fastest), 9700, 10000);
+        path_ns[fastest] = 20000; /* the machine changes */
+        count(2000, 40000, true, fastest);
+        assert_in_range(count(1000, 40000, true, fastest), 0, 100);
+    }
+}
+
+/* A sender that is not blocked does not copy through the FIFO, whatever the blocked ones found. */
+static void test_not_blocked(void **state)
+{
+    (void)state;
+    open_shm();
+    path_ns[TRANSPORT_EAGER] = path_ns[TRANSPORT_READ] = 9000;
+    path_ns[TRANSPORT_WRITE] = 3000;
+    count(1000, 1 << 20, true, 0);
+    assert_in_range(count(100, 1 << 20, true, TRANSPORT_WRITE), 90, 100);
+    assert_int_equal(count(100, 1 << 20, false, TRANSPORT_WRITE), 0);
+}
+
+static void test_explains(void **state)
+{
+    (void)state;
+    open_shm();
+    assert_non_null(strstr(shm_explain_message(&shm, 1 << 20, NULL), "not measured yet"));
+    path_ns[TRANSPORT_READ] = 9000;
+    path_ns[TRANSPORT_EAGER] = path_ns[TRANSPORT_WRITE] = 12000;
+    count(1000, 40000, true, 0);
+    const char *text = shm_explain_message(&shm, 40000, NULL);
+    assert_int_equal(strncmp(text, "read: ", 6), 0);
+    assert_non_null(strstr(text, "measured: eager 12.0 us, read 9.0 us, fifo 12.0 us"));
 }
 
 static void test_what_is_not_possible(void **state)
 {
     (void)state;
     open_shm();
-    has_space = false; /* otherwise it would be copied once more */
-    assert_int_equal(path_of(32 << 10, true, false), TRANSPORT_READ);
     assert_int_equal(path_of(32 << 10, false, false), TRANSPORT_READ);
+    open_shm();
     shm.can_read_memory = false;
     assert_int_equal(path_of(32 << 10, true, false), TRANSPORT_EAGER);
     assert_int_equal(path_of(1 << 20, true, false), TRANSPORT_WRITE);
@@ -97,6 +167,8 @@ static void test_named(void **state)
     assert_int_equal(path_of(1 << 20, true, true), TRANSPORT_WRITE); /* too large for an eager message */
     choice = &read;
     assert_int_equal(path_of(30000, true, true), TRANSPORT_READ);
+    open_shm();
+    choice = &read;
     shm.can_read_memory = false;
     assert_int_equal(path_of(30000, true, true), TRANSPORT_WRITE);
 }
@@ -104,9 +176,9 @@ static void test_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_by_size),
-        cmocka_unit_test(test_the_faster_one),
-        cmocka_unit_test(test_what_is_not_possible),
+        cmocka_unit_test(test_first_messages),  cmocka_unit_test(test_shared_cores),
+        cmocka_unit_test(test_the_fastest_one), cmocka_unit_test(test_not_blocked),
+        cmocka_unit_test(test_explains),        cmocka_unit_test(test_what_is_not_possible),
         cmocka_unit_test(test_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -103,10 +103,10 @@ static void write_nothing(struct transport *transport, int32_t rank, struct tran
 {
 }
 
-static uint64_t read_nothing(struct transport *transport, int32_t rank, tutti_request *one, size_t at, uint64_t from,
-                             size_t bytes)
+static bool read_nothing(struct transport *transport, int32_t rank, tutti_request *one, size_t at, uint64_t from,
+                         size_t bytes)
 {
-    return 1;
+    return true;
 }
 
 static void close_nothing(struct transport *transport)

@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../backends/tcp/shm/copy_in.c"
-#include "../../backends/tcp/shm/cost_model.c"
 #include "../../backends/tcp/shm/fifo.c"
 #include "../../backends/tcp/shm/stream.c"
 

@@ -36,7 +36,7 @@ static const struct transport_header good[] = {
      .id = 5,
      .ref = 0x7f0000000000},
     {.kind = KIND_CANCEL_READ, .source = 1, .ref = 5},
-    {.kind = KIND_FIN, .source = 1, .bytes = 30000, .ref = 5, .flags = KIND_WITHDRAWN},
+    {.kind = KIND_FIN, .source = 1, .ref = 5, .flags = KIND_WITHDRAWN},
 };
 enum { GOOD = sizeof good / sizeof *good };
 

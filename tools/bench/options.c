@@ -22,7 +22,7 @@ static const char help[] =
     "  --csv            print peer,op,ranks,bytes,us,us_mean,us_min,us_p95,iters,check\n"
     "  --name N         text of the first column of --csv (tutti)\n"
     "  --ranks N        refuse to run with another number of ranks\n"
-    "  --explain OP X   measure nothing; print how OP of X bytes would run here, and why\n"
+    "  --explain OP X   run OP of X bytes for a moment; print how it ran here, and why\n"
     "  --regret         compare the automatic choice with each algorithm and path that could serve a case\n"
     "  --tune FILE      measure each operation's algorithms, and write the thresholds to FILE for TUTTI_TUNING\n"
     "  --plot FILE.svg  draw the times with gnuplot (or FILE.png), one line per backend\n";

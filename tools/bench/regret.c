@@ -129,6 +129,7 @@ static void regret_case(const struct options *options, struct bench_case *c, str
     }
     if (list.n > 1) {
         run_rounds(options, c, &contest, right);
+        alternatives_taken(c, contest.group[0], chosen); /* a measured choice is known only now */
         struct verdict verdict = judge(&contest);
         add(summary, c, &verdict);
         print_case(options, c, chosen, &verdict);

@@ -49,9 +49,8 @@ struct transport_write {
     TAILQ_ENTRY(transport_write) entry;
     int32_t rank;
     uint8_t rails, tails, surplus;
-    bool queued;           /* on a list of the transport */
-    size_t posted, landed; /* bytes posted so far; bytes that have left this process */
-    int64_t begin_ns;
+    bool queued;             /* on a list of the transport */
+    size_t posted, landed;   /* bytes posted so far; bytes that have left this process */
     struct rdm_offer *offer; /* the receiver reads the data: see rdm_offer.c */
 };
 TAILQ_HEAD(transport_writes, transport_write);
@@ -158,15 +157,11 @@ struct transport_ops {
     enum transport_path (*choose)(struct transport *transport, int32_t rank, const tutti_request *request,
                                   bool may_eager, bool blocked, const tutti_path_row *row);
 
-    /* A transport without single-copy reads leaves the next three NULL.
-     *
-     * Reads `bytes` of a request's message, from offset `at` on.  The message begins at `from` in the peer's memory.
-     * The last part counts only if the peer has not withdrawn the message.  Returns the duration in nanoseconds, or 0
-     * after a failure, which has dropped the link. */
-    uint64_t (*read)(struct transport *transport, int32_t rank, tutti_request *request, size_t at, uint64_t from,
-                     size_t bytes);
-    /* Records how many nanoseconds the peer took to read a message of this rank. */
-    void (*was_read)(struct transport *transport, int32_t rank, const tutti_request *request, uint64_t ns);
+    /* Reads `bytes` of a request's message, from offset `at` on.  The message begins at `from` in the peer's memory.
+     * The last part counts only if the peer has not withdrawn the message.  Returns false after a failure, which has
+     * dropped the link.  NULL in a transport without single-copy reads. */
+    bool (*read)(struct transport *transport, int32_t rank, tutti_request *request, size_t at, uint64_t from,
+                 size_t bytes);
     /* Handles messages from rank as they arrive.  Returns after the first, or after a short time without any. */
     void (*poll)(struct transport *transport, int32_t rank);
 

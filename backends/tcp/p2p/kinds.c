@@ -30,7 +30,7 @@ static const uint16_t used_fields[KINDS] = {
     [KIND_CANCEL_RTS] = REF,
     [KIND_RTS_READ] = GROUP | TAG | BYTES | PRINT | ID | REF,
     [KIND_CANCEL_READ] = REF,
-    [KIND_FIN] = BYTES | REF | FLAGS,
+    [KIND_FIN] = REF | FLAGS,
 };
 
 /* A small message has one part, so every part has bytes. */

@@ -23,8 +23,7 @@ enum kind {
     /* Only over transports with single-copy reads: */
     KIND_RTS_READ,    /* as RTS, but the receiver reads the message at address `ref` */
     KIND_CANCEL_READ, /* the sender wants back the memory of the RTS_READ `ref` */
-    KIND_FIN,         /* answers RTS_READ or CANCEL_READ: the message `ref` is not read from here on; `bytes` holds the
-                       * nanoseconds that reading took */
+    KIND_FIN,         /* answers RTS_READ or CANCEL_READ: the message `ref` is not read from here on */
     KINDS
 };
 

@@ -77,7 +77,6 @@ struct proto_op {
     int64_t start_ns; /* is_timed */
     uint64_t peer_id; /* RECV_READING, RECV_EXPOSED: the peer's id of the message */
     uint64_t address; /* RECV_READING: the message's address in the peer */
-    uint64_t read_ns; /* RECV_READING: time spent reading so far */
     size_t bytes_read;
     TAILQ_ENTRY(proto_op) reading, timed;
     struct proto_op *next_free;

@@ -10,13 +10,13 @@ void proto_send_rts_read(struct proto *proto, struct proto_op *op)
     proto_transmit(proto, op->peer, &header, NULL, 0);
 }
 
-static void send_fin(struct proto *proto, int32_t peer, uint64_t ref, uint64_t ns)
+static void send_fin(struct proto *proto, int32_t peer, uint64_t ref)
 {
-    struct transport_header fin = {.kind = KIND_FIN, .ref = ref, .bytes = ns};
+    struct transport_header fin = {.kind = KIND_FIN, .ref = ref};
     proto_transmit(proto, peer, &fin, NULL, 0);
 }
 
-static uint64_t read_part(struct proto *proto, int32_t peer, tutti_request *request, size_t at, uint64_t address)
+static bool read_part(struct proto *proto, int32_t peer, tutti_request *request, size_t at, uint64_t address)
 {
     size_t left = request->bytes - at, bytes = left < PROTO_READ_TURN ? left : PROTO_READ_TURN;
     return proto_ops(proto, peer)->read(proto->peer[peer].transport, peer, request, at, address, bytes);
@@ -24,9 +24,8 @@ static uint64_t read_part(struct proto *proto, int32_t peer, tutti_request *requ
 
 int proto_read_now(struct proto *proto, tutti_request *request, int32_t peer, const struct transport_header *rts)
 {
-    uint64_t ns = read_part(proto, peer, request, 0, rts->ref);
-    if (ns == 0) return proto_fail_lost(proto, peer);
-    send_fin(proto, peer, rts->id, ns);
+    if (!read_part(proto, peer, request, 0, rts->ref)) return proto_fail_lost(proto, peer);
+    send_fin(proto, peer, rts->id);
     return TUTTI_REQUEST_DONE;
 }
 
@@ -35,7 +34,6 @@ void proto_start_read(struct proto *proto, struct proto_op *op, const struct tra
     op->state = PROTO_RECV_READING;
     op->peer_id = rts->id;
     op->address = rts->ref;
-    op->read_ns = 0;
     op->bytes_read = 0;
     TAILQ_INSERT_TAIL(&proto->reading, op, reading);
 }
@@ -46,13 +44,11 @@ int proto_continue_reads(struct proto *proto)
     struct proto_op *op = TAILQ_FIRST(&proto->reading);
     if (op == NULL) return 0;
     tutti_request *request = op->request;
-    uint64_t ns = read_part(proto, op->peer, request, op->bytes_read, op->address);
-    if (ns == 0) return 1; /* the loss has ended the operation */
+    if (!read_part(proto, op->peer, request, op->bytes_read, op->address)) return 1; /* the loss has ended it */
     size_t left = request->bytes - op->bytes_read;
     op->bytes_read += left < PROTO_READ_TURN ? left : PROTO_READ_TURN;
-    op->read_ns += ns;
     if (op->bytes_read < request->bytes) return 1;
-    send_fin(proto, op->peer, op->peer_id, op->read_ns);
+    send_fin(proto, op->peer, op->peer_id);
     proto_finish_recv(proto, op, op->peer, TUTTI_OK);
     return 1;
 }
@@ -78,7 +74,5 @@ void proto_handle_fin(struct proto *proto, const struct transport_header *header
     int status = TUTTI_OK;
     if (header->flags & KIND_WITHDRAWN)
         status = proto->host->error(TUTTI_ERR_ABORTED, "rank %d withdrew its receive", op->peer);
-    else
-        proto_ops(proto, op->peer)->was_read(proto->peer[op->peer].transport, op->peer, op->request, header->bytes);
     proto_finish(proto, op, status);
 }

@@ -430,6 +430,7 @@ void shm_close(struct shm *shm)
         if (!shm->peer[i].lost && shm->watch >= 0) shm_drop(shm, i, "closed", false);
         close_own(shm, shm->peer[i].doorbell_fd);
         close_own(shm, shm->peer[i].liveness_fd);
+        free(shm->peer[i].messages);
     }
     shm_arena_close(shm);
     if (shm->base != NULL) munmap(shm->base, shm->bytes);

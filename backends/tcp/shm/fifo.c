@@ -65,20 +65,16 @@ size_t shm_fifo_copy_in(struct shm *shm, int local_rank, const void *data)
 {
     struct shm_peer *peer = &shm->peer[local_rank];
     const char *from = data;
-    struct shm_copy_in put;
     if (peer->fifo_unsent == 0 || !shm_fifo_has_space(shm, local_rank)) return 0;
     size_t most = peer->fifo_unsent < span(shm) ? (size_t)peer->fifo_unsent : span(shm);
-    shm_copy_in_begin(shm, &put, &peer->copy_in_cost, most);
     do {
         size_t bytes = piece(shm, peer->fifo_unsent);
-        shm_copy_in_part(&put, place(shm, peer->out, peer->fifo_written), from, bytes);
+        tutti_copy(place(shm, peer->out, peer->fifo_written), from, bytes);
         from += bytes;
         peer->fifo_unsent -= bytes;
         peer->fifo_written += bytes;
         atomic_store_explicit(&peer->out->fifo_written, peer->fifo_written, memory_order_release);
     } while (from < (const char *)data + most && shm_fifo_has_space(shm, local_rank));
-    /* Record only complete copies: a partial one says little about the cost. */
-    if (from == (const char *)data + most) shm_copy_in_end(shm, &put, SHM_COST_HERE);
     shm_wake(shm, local_rank);
     return (size_t)(from - (const char *)data);
 }

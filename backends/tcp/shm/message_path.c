@@ -1,83 +1,129 @@
-/* Selects the path of a large message.
+/* Selects the path of a message above SHM_CERTAIN_MAX bytes.
  *
- * A row that the core has passed (tutti_backend.choose) decides if its path is possible.  Otherwise the first row of
- * the table decides whose needs are met.  The sender alone chooses, and the receiver follows.
+ * A row that the core has passed (tutti_backend.choose) decides if its path is possible.  Otherwise the sender measures
+ * the paths for each peer and size class (choice.h).  The receiver follows the path that the message's packet names.  A
+ * copy into the ring ends before the receiver begins its own, so a message alone cannot be timed.  The sender times
+ * from the start of one message to the start of a later one: that includes the peer's work as soon as the ring is full
+ * or the peer answers.
  */
+#include <stdio.h>
+#include <stdlib.h>
+
 #include "tcp/shm/shm.h"
 
-/* Conditions that hold for a message. */
-enum need {
-    CREDIT = 1,   /* it may go eagerly */
-    SPACE = 2,    /* the ring has space, or a copy is the only path: see find_needs */
-    BLOCKED = 4,  /* the sender waits for this message alone */
-    CORES = 8,    /* every rank has a core */
-    ARENA = 16,   /* its data were allocated by tutti_alloc */
-    READABLE = 32 /* the receiver can read the sender's memory */
-};
-
-static const struct row {
-    unsigned needs;
-    size_t max_bytes;
-    enum transport_path path;
-    bool timed; /* the cost model chooses between the path and a read, if both are possible and every rank has a core */
-} rows[] = {
-    {CREDIT | BLOCKED | CORES, SHM_EAGER_MAX, TRANSPORT_WRITE, false},
-    {CREDIT, SHM_EAGER_MAX, TRANSPORT_EAGER, false},
-    {ARENA, SIZE_MAX, TRANSPORT_READ, false},
-    {BLOCKED | CORES, SIZE_MAX, TRANSPORT_WRITE, true},
-    {CREDIT | SPACE, SIZE_MAX, TRANSPORT_EAGER, true},
-    {BLOCKED, SIZE_MAX, TRANSPORT_WRITE, true},
-    {READABLE, SIZE_MAX, TRANSPORT_READ, false},
-    {0, SIZE_MAX, TRANSPORT_WRITE, false},
-};
-
-static unsigned find_needs(struct shm *shm, int local_rank, const tutti_request *request, bool may_eager, bool blocked)
+static unsigned bit(enum transport_path path)
 {
-    size_t bytes = request->bytes;
-    bool credit = may_eager && bytes <= shm->transport.eager_max, reads = shm->can_read_memory && bytes > 0;
-    unsigned needs = 0;
-    if (credit) needs |= CREDIT;
-    /* Space matters only if there is a choice: a message that waits for space is copied once more. */
-    if (credit && (!reads || shm_fits(shm, local_rank, bytes))) needs |= SPACE;
-    if (blocked && bytes > SHM_CERTAIN_MAX) needs |= BLOCKED;
-    if (!shm->shares_cores) needs |= CORES;
-    if (bytes > 0 && shm_is_shared(shm, request->data, bytes)) needs |= ARENA;
-    if (reads) needs |= READABLE;
-    return needs;
+    return 1u << path;
 }
 
-static const struct row *find_row(unsigned needs, size_t bytes)
+/* Returns the possible paths of a message. */
+static unsigned find_paths(const struct shm *shm, size_t bytes, bool may_eager, bool blocked)
 {
-    const struct row *row = rows;
-    while ((row->needs & ~needs) != 0 || bytes > row->max_bytes) row++;
-    return row;
+    unsigned paths = shm->can_read_memory && bytes > 0 ? bit(TRANSPORT_READ) : 0;
+    if (may_eager && bytes <= shm->transport.eager_max) paths |= bit(TRANSPORT_EAGER);
+    /* Only a blocked sender copies without delay. */
+    if (blocked || paths == 0) paths |= bit(TRANSPORT_WRITE);
+    return paths;
 }
 
-static bool is_possible(unsigned needs, int path)
+static bool is_possible(const struct shm *shm, const tutti_request *request, bool may_eager, int path)
 {
-    if (path == TRANSPORT_EAGER) return (needs & CREDIT) != 0;
     if (path == TRANSPORT_RMA) return false;
-    return path == TRANSPORT_WRITE || (needs & (READABLE | ARENA)) != 0;
+    if (path == TRANSPORT_EAGER) return may_eager && request->bytes <= shm->transport.eager_max;
+    return path == TRANSPORT_WRITE ||
+           (request->bytes > 0 && (shm->can_read_memory || shm_is_shared(shm, request->data, request->bytes)));
+}
+
+/* Returns the path that is taken without a measurement.  A message that waits for space in the ring is copied once
+ * more. */
+static enum transport_path usual_path(struct shm *shm, int local_rank, size_t bytes, unsigned paths, bool blocked)
+{
+    bool eager = (paths & bit(TRANSPORT_EAGER)) != 0, reads = (paths & bit(TRANSPORT_READ)) != 0;
+    if (eager && bytes <= SHM_EAGER_MAX) return blocked && !shm->shares_cores ? TRANSPORT_WRITE : TRANSPORT_EAGER;
+    if (blocked && !shm->shares_cores) return TRANSPORT_WRITE;
+    if (eager && (!reads || shm_fits(shm, local_rank, bytes))) return TRANSPORT_EAGER;
+    return reads && !blocked ? TRANSPORT_READ : TRANSPORT_WRITE;
+}
+
+/* Returns the calls of the size class, or NULL if there is no memory for them. */
+static struct shm_messages *messages_of(struct shm_peer *peer, size_t bytes)
+{
+    if (peer->messages == NULL) peer->messages = calloc(CHOICE_CLASSES, sizeof *peer->messages);
+    return peer->messages != NULL ? &peer->messages[choice_class(bytes)] : NULL;
+}
+
+/* Counts a message, and begins or ends a span. */
+static void count_message(struct shm *shm, struct shm_messages *messages, unsigned paths, size_t bytes)
+{
+    uint64_t least = (uint64_t)choice_short_span((size_t)CHOICE_MIN << choice_class(bytes));
+    if (messages->calls == 0) messages->end = least;
+    uint64_t left = messages->end - messages->calls++;
+    if (left >= least) return;
+    int64_t now_ns = shm->config.host->now_ns();
+    if (left < least - 1) choice_add(&messages->measured, now_ns - messages->begin_ns);
+    if (left == 0) messages->end += (uint64_t)choice_end_span(&messages->measured, paths, (int)least);
+    messages->begin_ns = now_ns;
+}
+
+/* True if the path is measured.  Where ranks share cores, times say more about the scheduler than about a path. */
+static bool is_measured(const struct shm *shm, size_t bytes)
+{
+    return bytes > SHM_EAGER_MAX && !shm->shares_cores;
 }
 
 enum transport_path shm_choose_path(struct shm *shm, int local_rank, const tutti_request *request, bool may_eager,
                                     bool blocked, const tutti_path_row *choice)
 {
     size_t bytes = request->bytes;
-    unsigned needs = find_needs(shm, local_rank, request, may_eager, blocked);
-    if (choice != NULL && is_possible(needs, choice->path)) return (enum transport_path)choice->path;
-    const struct row *row = find_row(needs, bytes);
-    if (!row->timed || (needs & READABLE) == 0 || (needs & CORES) == 0) return row->path;
-    return cost_choose(&shm->peer[local_rank].cost, bytes) == SHM_COST_READ ? TRANSPORT_READ : row->path;
+    if (choice != NULL && is_possible(shm, request, may_eager, choice->path)) return (enum transport_path)choice->path;
+    if (bytes > SHM_EAGER_MAX && shm_is_shared(shm, request->data, bytes)) return TRANSPORT_READ;
+    unsigned paths = find_paths(shm, bytes, may_eager, blocked);
+    enum transport_path usual = usual_path(shm, local_rank, bytes, paths, blocked);
+    struct shm_messages *messages = is_measured(shm, bytes) ? messages_of(&shm->peer[local_rank], bytes) : NULL;
+    if (messages == NULL) return usual;
+    if (messages->calls == 0) messages->measured.way = (uint8_t)usual;
+    count_message(shm, messages, paths, bytes);
+    int way = messages->measured.way;
+    return (paths >> way & 1) != 0 ? (enum transport_path)way : usual;
+}
+
+static const char *describe_path(int path)
+{
+    if (path == TRANSPORT_EAGER) return "eager: copied into the receiver's ring at once";
+    if (path == TRANSPORT_READ) return "read: read by the receiver from the sender's memory";
+    return "fifo: copied through the FIFO of the receiver's ring";
+}
+
+/* Returns the peer that got the most messages of this size class, or any peer. */
+static int find_busiest(const struct shm *shm, size_t bytes)
+{
+    uint64_t most = 0;
+    int busiest = shm->local_rank == 0 && shm->n > 1;
+    for (int i = 0; i < shm->n; i++) {
+        uint64_t calls = shm->peer[i].messages != NULL ? shm->peer[i].messages[choice_class(bytes)].calls : 0;
+        if (calls > most) busiest = i;
+        if (calls > most) most = calls;
+    }
+    return busiest;
 }
 
 const char *shm_explain_message(struct shm *shm, size_t bytes, const tutti_path_row *choice)
 {
-    unsigned needs = CREDIT | SPACE | (shm->shares_cores ? 0 : CORES) | (shm->can_read_memory ? READABLE : 0);
-    if (bytes > shm->transport.eager_max) needs &= ~(unsigned)(CREDIT | SPACE);
-    bool named = choice != NULL && bytes > shm->transport.eager_certain && is_possible(needs, choice->path);
-    int path = named ? choice->path : (int)find_row(needs, bytes)->path;
-    if (path == TRANSPORT_EAGER) return "eager: copied into the receiver's ring at once";
-    if (path == TRANSPORT_READ) return "read: read by the receiver, or copied through the FIFO where that is faster";
-    return "fifo: copied through the FIFO of the receiver's ring";
+    static const char *const names[CHOICE_WAYS] = {
+        [TRANSPORT_EAGER] = "eager", [TRANSPORT_READ] = "read", [TRANSPORT_WRITE] = "fifo"};
+    static _Thread_local char text[CHOICE_TEXT];
+    tutti_request request = {.bytes = bytes};
+    bool chooses = bytes > shm->transport.eager_certain;
+    if (chooses && choice != NULL && is_possible(shm, &request, true, choice->path)) return describe_path(choice->path);
+    int local_rank = find_busiest(shm, bytes);
+    unsigned paths = find_paths(shm, bytes, true, false);
+    enum transport_path usual = usual_path(shm, local_rank, bytes, paths, false);
+    bool measures = chooses && is_measured(shm, bytes);
+    struct shm_messages *messages = measures ? messages_of(&shm->peer[local_rank], bytes) : NULL;
+    if (messages == NULL) return describe_path(chooses ? (int)usual : TRANSPORT_EAGER);
+    int way = messages->calls > 0 ? messages->measured.way : usual;
+    int length = snprintf(text, sizeof text, "%s; message %llu to rank %d", describe_path(way),
+                          (unsigned long long)messages->calls, (int)shm->peer[local_rank].rank);
+    choice_print(&messages->measured, names, text + length, sizeof text - (size_t)length);
+    return text;
 }

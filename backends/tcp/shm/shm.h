@@ -19,7 +19,7 @@
 
 #include "tcp/base/peer_handshake.h"
 #include "tcp/base/transport.h"
-#include "tcp/shm/cost_model.h"
+#include "tcp/shm/choice.h"
 
 enum {
     SHM_RANKS_MAX = 256, /* maximum ranks of one host in a segment; further ranks use the network */
@@ -96,9 +96,15 @@ struct shm_peer {
     /* FIFO as writer: bytes written, still to write, known to be read */
     uint64_t fifo_written, fifo_unsent, fifo_freed;
     uint64_t fifo_consumed, fifo_expected; /* FIFO as reader: bytes read, still to read */
-    struct cost_model cost;                /* for large messages to the peer */
-    struct cost_model copy_in_cost;        /* for copies into the FIFO: see copy_in.c */
+    struct shm_messages *messages;         /* calls of messages to the peer, by size class; NULL: none so far */
     STAILQ_HEAD(, shm_waiting) waiting;    /* messages that wait for space in the ring */
+};
+
+/* Messages of one size class to a peer: see message_path.c. */
+struct shm_messages {
+    struct choice measured;
+    uint64_t calls, end; /* messages so far; the first one after the current span */
+    int64_t begin_ns;    /* when the last timed one began */
 };
 
 struct shm_waiting {
@@ -246,48 +252,14 @@ enum {
 /* Implements transport_ops.choose. */
 enum transport_path shm_choose_path(struct shm *shm, int local_rank, const tutti_request *request, bool may_eager,
                                     bool blocked, const tutti_path_row *choice);
-/* Returns text about the path of a message whose sender is not blocked, for tutti_backend.explain. */
+/* Returns text about the path of a message whose sender is not blocked, for tutti_backend.explain.  The text is valid
+ * until this thread's next call. */
 const char *shm_explain_message(struct shm *shm, size_t bytes, const tutti_path_row *choice);
 
 /* ---- non_temporal.c ------------------------------------------------------------------------------------------ */
 
 /* Copies with non-temporal stores, for data that would not stay in the cache. */
 void shm_copy_non_temporal(void *to, const void *from, size_t bytes);
-
-/* Returns the nanoseconds since begin_ns, at least 1, as input of a cost model. */
-static inline uint64_t shm_ns_since(const tutti_host *host, int64_t begin_ns)
-{
-    int64_t ns = host->now_ns() - begin_ns;
-    return ns > 0 ? (uint64_t)ns : 1;
-}
-
-/* ---- copy_in.c --------------------------------------------------------------------------------------------- */
-
-/* A copy of bytes that other ranks will read. */
-struct shm_copy_in {
-    struct cost_model *cost; /* NULL if the copy is too short to be timed */
-    size_t bytes;
-    int64_t begin_ns;
-    bool non_temporal; /* use non-temporal stores */
-};
-
-/* Extra cost for readers if the data are not cached, in ps per byte.  AWAY: usually all ranks read them, on other
- * cores. PARTS: each rank reads one part.  HERE: they are often read on the writer's core, which would have them
- * cached. */
-enum shm_cost { SHM_COST_AWAY = 30, SHM_COST_PARTS = 60, SHM_COST_HERE = 150 };
-
-/* shm_copy_in_begin sets copy->non_temporal according to the cost model.  shm_copy_in_end updates the model and returns
- * the duration in ns, or 0 if not timed. */
-void shm_copy_in_begin(const struct shm *shm, struct shm_copy_in *copy, struct cost_model *cost, size_t bytes);
-uint64_t shm_copy_in_end(const struct shm *shm, const struct shm_copy_in *copy, enum shm_cost cost_ps);
-
-static inline void shm_copy_in_part(const struct shm_copy_in *copy, void *to, const void *from, size_t bytes)
-{
-    if (copy->non_temporal)
-        shm_copy_non_temporal(to, from, bytes);
-    else
-        tutti_copy(to, from, bytes);
-}
 
 /* ---- cores.c ------------------------------------------------------------------------------------------- */
 
@@ -327,15 +299,6 @@ void shm_fifo_close(struct shm *shm, int local_rank);
  * the start in the FIFO. */
 enum { SHM_STREAM = TRANSPORT_KINDS };
 
-/* True if both paths of large messages are possible, so that the cost model decides. */
-static inline bool shm_is_timed(const struct shm *shm)
-{
-    return shm->can_read_memory && !shm->shares_cores;
-}
-
-/* The two paths that the cost model of a peer compares. */
-enum { SHM_COST_COPY = COST_FIRST, SHM_COST_READ = COST_SECOND };
-
 /* Implement entries of transport_ops. */
 void shm_write(struct shm *shm, int32_t rank, struct transport_write *write);
 bool shm_unwrite(struct shm *shm, struct transport_write *write);
@@ -361,10 +324,10 @@ static inline int shm_local_rank(const struct shm *shm, int32_t rank)
 
 /* Implements transport_ops.send. */
 int shm_send(struct shm *shm, int local_rank, const struct transport_header *header, const void *payload, size_t bytes);
-/* True if a message would enter the ring at once. */
-bool shm_fits(struct shm *shm, int local_rank, size_t bytes);
 /* Wakes the writer of a ring if it sleeps until there is space. */
 void shm_wake_writer(struct shm *shm, int local_rank);
+/* True if a message would enter the ring at once. */
+bool shm_fits(struct shm *shm, int local_rank, size_t bytes);
 /* Withdraws the message with this kind and id if it still waits for space. */
 bool shm_unsend(struct shm *shm, int local_rank, uint8_t kind, uint64_t id);
 void shm_drop(struct shm *shm, int local_rank, const char *why, bool notify);

@@ -43,7 +43,6 @@ static void start_next(struct shm *shm, int32_t rank)
     int local_rank = shm_local_rank(shm, rank);
     uint64_t start = shm_fifo_begin(shm, local_rank, write->bytes);
     struct transport_header header = {.kind = SHM_STREAM, .ref = write->key, .bytes = write->bytes, .id = start + 1};
-    write->begin_ns = shm->config.host->now_ns();
     shm_send(shm, local_rank, &header, NULL, 0);
 }
 
@@ -84,9 +83,6 @@ static bool copy_in(struct shm *shm, struct transport_write *write)
     size_t bytes = shm_fifo_copy_in(shm, local_rank, (const char *)write->data + write->posted);
     write->posted += bytes;
     if (write->posted < write->bytes) return bytes > 0;
-    if (shm_is_timed(shm) && write->bytes > 0)
-        cost_record(&shm->peer[local_rank].cost, SHM_COST_COPY, write->bytes,
-                    shm_ns_since(shm->config.host, write->begin_ns));
     unqueue(shm, write);
     shm->config.events->write_done(shm->config.user, write);
     start_next(shm, rank); /* last, because it may drop the link */

@@ -4,10 +4,9 @@
  * process_vm_readv is permitted or if it maps the memory (tutti_alloc).  Otherwise the sender copies the message into
  * the ring's FIFO while the receiver copies it out (stream.c), with two copies that overlap.
  *
- * The second path is also taken if the sender has a core, is blocked on this message, and the cost model favors it
- * (cost_model.h).  Then the FIFO stays cached, two cores share the work, and large messages are stored non-temporally,
- * which the kernel does not do.  If both ends send at once, this path would be slower.  See
- * docs/benchmarks/shared-memory.md.
+ * The second path is also taken if the sender is blocked on this message and measurements favor it (choice.h).  Then
+ * the FIFO stays cached, two cores share the work, and large messages are stored non-temporally, which the kernel does
+ * not do.  If both ends send at once, this path would be slower.  See docs/benchmarks/shared-memory.md.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,25 +61,11 @@ static void drop(struct transport *transport, int32_t rank, const char *why, boo
 
 /* ---- messages ---------------------------------------------------------------------------------------------- */
 
-/* Sends a message and records its cost, which the cost model compares with a read. */
-static int send_timed(struct shm *shm, int local_rank, const struct transport_header *header, const void *payload,
-                      size_t bytes)
-{
-    const tutti_host *host = shm->config.host;
-    int64_t begin_ns = host->now_ns();
-    int status = shm_send(shm, local_rank, header, payload, bytes);
-    uint64_t ns = 2 * shm_ns_since(host, begin_ns); /* twice, because the receiver copies the message again */
-    cost_record(&shm->peer[local_rank].cost, SHM_COST_COPY, bytes, ns);
-    return status;
-}
-
 static int send_message(struct transport *transport, int32_t rank, const struct transport_header *header,
                         const void *payload, size_t bytes)
 {
     struct shm *shm = shm_of(transport);
-    int local_rank = shm->local_rank_of[rank];
-    if (bytes <= SHM_EAGER_MAX || !shm_is_timed(shm)) return shm_send(shm, local_rank, header, payload, bytes);
-    return send_timed(shm, local_rank, header, payload, bytes);
+    return shm_send(shm, shm->local_rank_of[rank], header, payload, bytes);
 }
 
 static bool unsend(struct transport *transport, int32_t rank, uint8_t kind, uint64_t id)
@@ -130,24 +115,17 @@ static bool read_part(struct shm *shm, int local_rank, const tutti_request *requ
     return true;
 }
 
-static uint64_t read_message(struct transport *transport, int32_t rank, tutti_request *request, size_t at,
-                             uint64_t from, size_t bytes)
+static bool read_message(struct transport *transport, int32_t rank, tutti_request *request, size_t at, uint64_t from,
+                         size_t bytes)
 {
     struct shm *shm = shm_of(transport);
     int local_rank = shm->local_rank_of[rank];
-    int64_t begin_ns = shm->config.host->now_ns();
     bool is_last = at + bytes == request->bytes;
     if (!read_part(shm, local_rank, request, at, from, bytes) || (is_last && !shm_is_open(shm, local_rank))) {
         shm_unreadable(shm, local_rank);
-        return 0;
+        return false;
     }
-    return shm_ns_since(shm->config.host, begin_ns);
-}
-
-static void was_read(struct transport *transport, int32_t rank, const tutti_request *request, uint64_t ns)
-{
-    if (shm_is_shared(shm_of(transport), request->data, request->bytes)) return; /* the cost model had no choice */
-    cost_record(&peer_of(transport, rank)->cost, SHM_COST_READ, request->bytes, ns);
+    return true;
 }
 
 static int expose(struct transport *transport, int32_t rank, struct transport_memory *memory)
@@ -229,7 +207,6 @@ static const struct transport_ops ops = {.reaches = reaches,
                                          .cut = cut,
                                          .choose = choose,
                                          .read = read_message,
-                                         .was_read = was_read,
                                          .poll = poll_peer,
                                          .progress = progress,
                                          .arm = arm,

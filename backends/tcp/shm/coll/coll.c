@@ -30,12 +30,12 @@ int coll_open(struct coll_segment *segment, struct shm *shm, int index, int32_t 
     TAILQ_INIT(&segment->ops);
     segment->local_rank = malloc((size_t)n * sizeof *segment->local_rank);
     segment->spare = calloc(1, sizeof *segment->spare);
-    if (segment->local_rank == NULL || segment->spare == NULL)
+    segment->classes = calloc((size_t)COLL_KINDS * CHOICE_CLASSES, sizeof *segment->classes);
+    if (segment->local_rank == NULL || segment->spare == NULL || segment->classes == NULL)
         return shm->config.host->error(TUTTI_ERR_NO_MEMORY, "no memory for the collective segment of %d ranks", (int)n);
     for (int i = 0; i < n; i++) segment->local_rank[i] = shm->local_rank_of[global_ranks[i]];
     coll_lay_out(segment, shm, index);
     segment->next = 1;
-    segment->since_async = COLL_PATIENCE;
     segment->state = COLL_READY;
     return TUTTI_OK;
 }
@@ -48,6 +48,7 @@ void coll_close(struct coll_segment *segment)
     coll_directory_leave(segment->shm, segment->index, segment->n);
     free(segment->local_rank);
     free(segment->spare);
+    free(segment->classes);
     free(segment->scratch);
     coll_direct_free(segment);
     *segment = (struct coll_segment){0};
@@ -108,9 +109,6 @@ int coll_begin(struct coll_segment *segment, const tutti_op *wanted, tutti_reque
         return TUTTI_ERR_UNSUPPORTED;
     }
     op->request = request;
-    segment->since_async = wanted->async                          ? 0
-                           : segment->since_async < COLL_PATIENCE ? segment->since_async + 1
-                                                                  : COLL_PATIENCE;
     bool moved = false, runs = TAILQ_EMPTY(&segment->ops);
     int status = runs ? coll_advance(segment, op, &moved) : 1;
     /* Poll: the other ranks often arrive within a few polls, which saves a progress call and a completion. */

@@ -42,15 +42,18 @@ enum { COLL_SLOTS = 64, COLL_SMALL_BUFFERS = 32, COLL_EAGER_BUFFERS = 4, COLL_FR
 /* COLL_FIRST: the segment of the root group.  The rank that creates the shared memory reserves it if all ranks share
  * the memory. */
 enum { COLL_FIRST = 0, COLL_ABSENT = -1 };
-enum { COLL_AHEAD = 1 };      /* steps that a rank may post beyond the current one of a longer operation */
-enum { COLL_RUN_AHEAD = 16 }; /* steps that a rank may post beyond the current one of a short operation */
-enum { COLL_PATIENCE = 64 };  /* consecutive blocking calls after which a rank declares that it waits */
+enum { COLL_KINDS = TUTTI_BARRIER }; /* kinds that have a choice */
+enum { COLL_AHEAD = 1 };             /* steps that a rank may post beyond the current one of a longer operation */
+enum { COLL_RUN_AHEAD = 16 };        /* steps that a rank may post beyond the current one of a short operation */
+
+/* Bytes of the published ways: see agree.c. */
+#define COLL_WORDS (COLL_KINDS * CHOICE_CLASSES * sizeof(uint64_t))
 
 /* Bytes of data that fit a control slot and a small eager buffer. */
 enum { COLL_INLINE = SHM_LINE - 16, COLL_SMALL = 1024 };
 
 struct coll_slot {
-    _Alignas(SHM_LINE) _Atomic uint64_t step; /* twice the step, plus 1 if this rank waits (steps.c, both_wait) */
+    _Alignas(SHM_LINE) _Atomic uint64_t step;
     uint64_t fingerprint;
     union {
         char small[COLL_INLINE]; /* short data; longer data are in the step's small or eager buffer */
@@ -63,13 +66,23 @@ struct coll_slot {
 
 enum coll_state { COLL_NONE, COLL_READY };
 
-/* The paths that data can take; path.c has the table.  The numbers are those of tutti_path. */
+/* The paths that data can take.  The numbers are those of tutti_path. */
 enum coll_path {
     COLL_NO_PATH,
     COLL_EAGER,     /* one step through the control slots or eager buffers */
     COLL_LOCKSTEP,  /* two ranks: small chunks through the eager buffers, one step ahead */
     COLL_PIPELINED, /* chunks through the fragment buffers */
     COLL_DIRECT     /* each rank reads the others' memory */
+};
+
+/* A way of an operation: a path, with plain or non-temporal stores of data that other ranks read. */
+#define COLL_WAY(path, bypasses) (((int)(path)-COLL_EAGER) * 2 + (bypasses))
+
+/* Calls of one kind and size class, counted by all ranks alike: see agree.c. */
+struct coll_class {
+    uint64_t calls, end;    /* calls so far; the first call after the current span */
+    uint8_t way;            /* the way of the current span */
+    struct choice measured; /* rank 0 */
 };
 
 /* A pending operation. */
@@ -82,11 +95,13 @@ struct coll_op {
     tutti_dtype dtype;
     int root;
     enum coll_path path;
-    enum coll_path separate; /* path if the caches are separate, known in the first step: see cache.c */
-    enum coll_path waiting;  /* path if both ranks wait for their calls, known in the first step */
-    bool probes;             /* the first step finds whether all data are in arenas; if so, direct: see shared.c */
-    bool sliced;             /* pipelined or direct: each rank reduces a slice for all ranks that need the result */
-    bool non_temporal;       /* the output would not stay in the cache */
+    bool bypasses;            /* data for other ranks are stored non-temporally */
+    unsigned ways;            /* the ways that it can take */
+    uint8_t usual;            /* the one that it takes without a measurement */
+    struct coll_class *class; /* its calls, if there is more than one way */
+    bool probes;              /* the first step finds whether all data are in arenas; if so, direct: see shared.c */
+    bool sliced;              /* pipelined or direct: each rank reduces a slice for all ranks that need the result */
+    bool non_temporal;        /* the output would not stay in the cache */
     const char *in;
     char *out;
     const tutti_tensor *list; /* blocks of the side that is a list, or NULL */
@@ -102,11 +117,12 @@ struct coll_op {
     int64_t at;                 /* current step, 0 .. steps - 1 */
     int64_t posted;             /* steps posted */
     int64_t ahead;              /* steps to post beyond the current one, if possible */
-    bool is_separate;           /* the caches are separate; valid if there is a path for that */
+    bool agrees;                /* the first step waits for the choice: see agree.c */
+    uint64_t left;              /* calls to the end of the span; 0: the call begins a span */
+    int64_t begin_ns;           /* when it began; 0: it is not timed */
     bool arrived;               /* all ranks that the step waits for have posted it */
     int awaits_from, awaits_to; /* the step waits for ranks from .. to - 1, except this one */
     int peer;                   /* next rank to wait for, or to read from */
-    int64_t midst_ns;           /* time in the middle of the operation: see cache.c */
     size_t done;                /* finished bytes of this rank's block or of the peer's part */
 };
 
@@ -118,18 +134,14 @@ struct coll_segment {
     int *local_rank; /* by group rank */
     int index;       /* index of the segment */
     char *slots, *small_buffers, *eager_buffers, *fragments;
-    size_t eager_bytes;            /* capacity of an eager buffer */
-    size_t fragment_bytes;         /* capacity of a fragment buffer; results follow it, with half as much capacity */
-    uint64_t next;                 /* first step of the next operation to run */
-    uint64_t all_in;               /* all ranks are known to have posted this step */
-    int since_async;               /* operations since the last asynchronous one, up to COLL_PATIENCE */
-    _Atomic uint64_t *cache_words; /* see cache.c */
-    uint32_t fragment_ps;          /* measured ps per byte into a fragment buffer; 0: unknown */
-    struct cost_model fragment_costs[TUTTI_SEND]; /* see copy_in.c */
-    struct cost_model result_costs[2];            /* for operations in chunks, and for direct ones */
-    struct shm_copy_in copy;                      /* the current copy */
-    char *scratch;                                /* blocks that were read from peers */
-    char *result;                                 /* data for peers that cannot be in the caller's memory */
+    size_t eager_bytes;         /* capacity of an eager buffer */
+    size_t fragment_bytes;      /* capacity of a fragment buffer; results follow it, with half as much capacity */
+    uint64_t next;              /* first step of the next operation to run */
+    uint64_t all_in;            /* all ranks are known to have posted this step */
+    _Atomic uint64_t *words;    /* the published ways, by kind and class: see agree.c */
+    struct coll_class *classes; /* in the same order */
+    char *scratch;              /* blocks that were read from peers */
+    char *result;               /* data for peers that cannot be in the caller's memory */
     size_t result_bytes;
     bool result_is_shared;
     TAILQ_HEAD(coll_ops, coll_op) ops; /* pending operations, in order; the first one runs */
@@ -215,15 +227,17 @@ void coll_directory_leave(struct shm *shm, int index, int n);
 
 /* Fills in the description of an operation, not its progress.  Returns false if it must run as a plan. */
 bool coll_describe(const struct coll_segment *segment, const tutti_op *op, struct coll_op *made);
-/* Changes the path of an operation.  It must not have posted a step other than its probe. */
-void coll_use_path(const struct coll_segment *segment, struct coll_op *op, enum coll_path path);
+/* Changes the way of an operation.  It must not have posted a step. */
+void coll_use_way(const struct coll_segment *segment, struct coll_op *op, int way);
+/* Continues a probing operation as a direct one. */
+void coll_use_direct(const struct coll_segment *segment, struct coll_op *op);
 /* Sets the ranks that the current step waits for. */
 void coll_set_awaited(const struct coll_segment *segment, struct coll_op *op);
 static inline bool coll_awaits_rank(const struct coll_op *op, int rank)
 {
     return rank >= op->awaits_from && rank < op->awaits_to;
 }
-/* Implements tutti_backend.explain. */
+/* Implements tutti_backend.explain.  The text is valid until this thread's next call. */
 const char *coll_explain(const struct coll_segment *segment, const tutti_op *op);
 
 /* ---- eager.c, pipelined.c, direct.c ------------------------------------------------------------------------ */
@@ -252,27 +266,20 @@ bool coll_shared_declare(struct coll_segment *segment, struct coll_op *op);
 /* True if all ranks' memory can be read in place.  Called once they have arrived. */
 bool coll_shared_by_all(const struct coll_segment *segment, const struct coll_op *op);
 
-/* ---- store.c ----------------------------------------------------------------------------------------------- */
+/* ---- result.c ---------------------------------------------------------------------------------------------- */
 
-/* Fills this rank's buffer for the step being posted. */
-void coll_store_chunk(struct coll_segment *segment, struct coll_op *op);
-/* Copies data into an eager buffer. */
-void coll_store_eager(struct coll_segment *segment, const struct coll_op *op, void *to, const void *from, size_t bytes);
-/* Chooses the kind of store for a result that peers will read.  Called before the data are touched. */
-void coll_result_begin(struct coll_segment *segment, const struct coll_op *op, size_t bytes);
 /* Reduces a result that peers will read. */
-void coll_result_reduce(struct coll_segment *segment, const struct coll_op *op, char *to, const void *const *from,
+void coll_result_reduce(const struct coll_segment *segment, const struct coll_op *op, char *to, const void *const *from,
                         size_t bytes);
 
-/* ---- cache.c ----------------------------------------------------------------------------------------------- */
+/* ---- agree.c ----------------------------------------------------------------------------------------------- */
 
-/* True if an operation takes its path for a shared cache, not the one for separate caches.  Called when its first step
- * may be posted. */
-bool coll_cache_is_shared(struct coll_segment *segment, const struct coll_op *op);
-/* Update the estimate.  coll_cache_stored takes the time of rank 0's plain stores.  coll_cache_stepped is called after
- * each step of an operation in lockstep.  Such chunks are too short to time, so it times the operation from its middle
- * to its end. */
-void coll_cache_stored(struct coll_segment *segment, const struct coll_op *op, size_t bytes, uint64_t ns);
-void coll_cache_stepped(struct coll_segment *segment, struct coll_op *op);
+struct coll_class *coll_class_of(const struct coll_segment *segment, const struct coll_op *op);
+/* Applies the way of the current span to an operation that starts.  Sets `agrees` if it must wait. */
+void coll_agree_start(const struct coll_segment *segment, struct coll_op *op);
+/* Begins or ends a span.  Called if `agrees`, when the first step may be posted. */
+void coll_agree(const struct coll_segment *segment, struct coll_op *op);
+/* Records the time of a complete operation. */
+void coll_agree_done(const struct coll_segment *segment, const struct coll_op *op);
 
 #endif

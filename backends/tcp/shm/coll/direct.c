@@ -63,11 +63,9 @@ static int reduce_block(struct coll_segment *segment, struct coll_op *op, size_t
     const char *own = (scatter ? coll_in_block(op, segment->rank) : op->in) + at;
     if (most > BLOCK_BYTES_MAX) most = BLOCK_BYTES_MAX;
     if (bytes > most) bytes = most;
-    if (!scatter) coll_result_begin(segment, op, bytes);
-    bool non_temporal = !scatter && segment->copy.non_temporal;
     for (int i = 0; i < segment->n; i++) {
         const struct coll_slot *slot = coll_slot_of(segment, i, op->first);
-        char *into = segment->n == 2 && own != to && !non_temporal ? to : segment->scratch + (size_t)i * most;
+        char *into = segment->n == 2 && own != to && !op->bypasses ? to : segment->scratch + (size_t)i * most;
         uint64_t theirs = scatter ? addresses_of(segment, i, op->first)[segment->rank] : slot->in;
         from[i] = i == segment->rank ? own : shm_arena_at(segment->shm, segment->local_rank[i], theirs + at, bytes);
         if (from[i] != NULL) continue;

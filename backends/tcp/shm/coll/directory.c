@@ -50,8 +50,8 @@ static int reserve_any(const struct shm *shm)
 /* Resets a segment to the state in which no rank has posted a step. */
 static void clear_steps(const struct shm *shm, int index, int n)
 {
-    struct coll_segment segment = {.slots = (char *)shm_coll_at(shm, index) + SHM_LINE};
-    memset(shm_coll_at(shm, index), 0, SHM_LINE);
+    struct coll_segment segment = {.slots = (char *)shm_coll_at(shm, index) + COLL_WORDS};
+    memset(shm_coll_at(shm, index), 0, COLL_WORDS);
     for (int rank = 0; rank < n; rank++)
         for (uint64_t i = 0; i < COLL_SLOTS; i++) /* relaxed: publish_entry releases these stores */
             atomic_store_explicit(&coll_slot_of(&segment, rank, i)->step, 0, memory_order_relaxed);

@@ -12,10 +12,7 @@ void coll_eager_post(struct coll_segment *segment, struct coll_op *op)
     if (!op->has_input) return;
     char *to = eager_data(segment, segment->rank, op->first, op->in_bytes);
     if (op->kind != TUTTI_REDUCE_SCATTER || op->list == NULL) {
-        if (op->in_bytes <= COLL_SMALL)
-            tutti_copy(to, op->in, op->in_bytes);
-        else
-            coll_store_eager(segment, op, to, op->in, op->in_bytes);
+        tutti_copy(to, op->in, op->in_bytes);
         return;
     }
     for (int i = 0; i < segment->n; i++) tutti_copy(to + (size_t)i * op->bytes, op->list[i].data, op->bytes);

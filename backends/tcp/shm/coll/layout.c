@@ -42,7 +42,7 @@ static size_t fragment_bytes(int n)
 
 size_t coll_bytes(int n)
 {
-    return SHM_LINE + control_slots_bytes(n) + small_buffers_bytes(n) + eager_buffers_bytes(n) +
+    return COLL_WORDS + control_slots_bytes(n) + small_buffers_bytes(n) + eager_buffers_bytes(n) +
            (size_t)n * COLL_FRAGMENTS * (fragment_bytes(n) + fragment_bytes(n) / 2);
 }
 
@@ -70,8 +70,8 @@ char *coll_eager_of(const struct coll_segment *segment, int rank, uint64_t step)
 
 void coll_lay_out(struct coll_segment *segment, struct shm *shm, int index)
 {
-    segment->cache_words = shm_coll_at(shm, index);
-    segment->slots = (char *)segment->cache_words + SHM_LINE;
+    segment->words = shm_coll_at(shm, index);
+    segment->slots = (char *)segment->words + COLL_WORDS;
     segment->small_buffers = segment->slots + control_slots_bytes(shm->n);
     segment->eager_buffers = segment->small_buffers + small_buffers_bytes(shm->n);
     segment->fragments = segment->eager_buffers + eager_buffers_bytes(shm->n);

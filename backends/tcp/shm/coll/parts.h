@@ -35,6 +35,15 @@ static inline void coll_copy_out(const struct coll_op *op, void *to, const void 
         tutti_copy(to, from, bytes);
 }
 
+/* Copies data that other ranks will read. */
+static inline void coll_copy_in(const struct coll_op *op, void *to, const void *from, size_t bytes)
+{
+    if (op->bypasses)
+        shm_copy_non_temporal(to, from, bytes);
+    else
+        tutti_copy(to, from, bytes);
+}
+
 /* A slice of a reduction, which one rank reduces for all.  It has whole lines, so no two ranks write to one line. */
 struct slice {
     size_t at, bytes;

@@ -1,75 +1,23 @@
-/* Selects the path of an operation, and the ranks that each step waits for.
+/* Finds the ways that an operation can take, and the ranks that each step waits for.
  *
- * A row that the core has passed (tutti_backend.choose) decides if its path is possible.  Otherwise the first row of
- * the table decides that is for the operation and whose path pays.  All ranks must choose alike, so the choice depends
- * only on the fields that the fingerprint covers, on the core's rows, and on the ranks' agreement while attaching.
+ * A row that the core has passed (tutti_backend.choose) names a path.  Otherwise the choice is measured (agree.c).  All
+ * ranks must find the same ways, so these depend only on the fields that the fingerprint covers, on the core's rows,
+ * and on the ranks' agreement while attaching.
  */
+#include <stdio.h>
+
 #include "tcp/shm/coll/parts.h"
 
 enum {
     FLAT_MAX = 64 << 10,         /* maximum bytes of all ranks' data that one rank reduces alone in one step */
     FLAT_CHUNKS_MAX = 128 << 10, /* maximum bytes that each of two ranks reduces alone in chunks; more go in slices */
     FLAT_REDUCE_MAX = 512 << 10, /* maximum bytes that the root of a reduce reduces alone; more would be slower */
-    LOCKSTEP_MIN = 4 << 10,      /* minimum bytes for two ranks in lockstep */
-    READ_MIN = 16 << 10,         /* minimum bytes read from one rank; fewer do not pay for a system call */
-    READ_MANY_MIN = 64 << 10,    /* the same minimum if more than two ranks read the same memory */
+    LOCKSTEP_MAX = 4 << 20,      /* maximum bytes for two ranks in lockstep */
+    READ_MIN = 4 << 10,          /* minimum bytes read from one rank; fewer do not pay for a system call */
+    READ_USUAL = 16 << 10,       /* the same without a measurement */
+    READ_MANY_USUAL = 64 << 10,  /* the same if more than two ranks read the same memory */
+    BYPASS_MIN = 16 << 10,       /* minimum bytes stored non-temporally */
     CACHE_BYTES = 32 << 20       /* bytes that all ranks together write before they exceed a last-level cache */
-};
-
-#define KIB(n) ((size_t)(n) << 10)
-#define MIB(n) ((size_t)(n) << 20)
-
-/* The sizes follow from measurements.  A single-copy read avoids one copy, but the kernel checks each page, readers of
- * the same memory contend, and its stores are never non-temporal.  Between cores that share a cache, fragment buffers
- * are faster up to some size.  Beyond a larger size they are faster again.  A read by the root alone does not pay.  See
- * docs/benchmarks/shared-memory.md. */
-enum { EVERY_KIND = TUTTI_KIND_COUNT };
-enum who { ANY, TWO, TWO_CORES /* two ranks with a core each */ };
-
-static const struct row {
-    int kind;
-    enum who who;
-    size_t max_bytes;                       /* limit for the whole operation, as for the algorithms of plans */
-    enum coll_path path, separate, waiting; /* see struct coll_op */
-} rows[] = {
-    {EVERY_KIND, TWO_CORES, SIZE_MAX, COLL_EAGER, COLL_NO_PATH, COLL_LOCKSTEP},
-    {EVERY_KIND, ANY, SIZE_MAX, COLL_EAGER, COLL_NO_PATH, COLL_NO_PATH},
-
-    {TUTTI_BROADCAST, TWO_CORES, MIB(2), COLL_PIPELINED, COLL_PIPELINED, COLL_LOCKSTEP},
-    {TUTTI_BROADCAST, TWO_CORES, MIB(8), COLL_PIPELINED, COLL_PIPELINED, COLL_NO_PATH},
-    {TUTTI_BROADCAST, TWO, MIB(8), COLL_DIRECT, COLL_NO_PATH, COLL_NO_PATH},
-
-    {TUTTI_ALL_REDUCE, TWO_CORES, FLAT_CHUNKS_MAX, COLL_PIPELINED, COLL_PIPELINED, COLL_LOCKSTEP},
-    {TUTTI_ALL_REDUCE, TWO_CORES, KIB(512), COLL_PIPELINED, COLL_DIRECT, COLL_LOCKSTEP},
-    {TUTTI_ALL_REDUCE, TWO_CORES, MIB(2), COLL_PIPELINED, COLL_DIRECT, COLL_NO_PATH},
-    {TUTTI_ALL_REDUCE, TWO, FLAT_CHUNKS_MAX, COLL_PIPELINED, COLL_NO_PATH, COLL_NO_PATH},
-    {TUTTI_ALL_REDUCE, TWO, MIB(8), COLL_DIRECT, COLL_NO_PATH, COLL_NO_PATH},
-
-    {TUTTI_REDUCE, TWO_CORES, FLAT_REDUCE_MAX, COLL_PIPELINED, COLL_PIPELINED, COLL_LOCKSTEP},
-    {TUTTI_REDUCE, TWO_CORES, MIB(16), COLL_PIPELINED, COLL_DIRECT, COLL_NO_PATH},
-    {TUTTI_REDUCE, TWO, FLAT_REDUCE_MAX, COLL_PIPELINED, COLL_NO_PATH, COLL_NO_PATH},
-    {TUTTI_REDUCE, TWO, MIB(16), COLL_DIRECT, COLL_NO_PATH, COLL_NO_PATH},
-
-    {TUTTI_ALL_GATHER, TWO_CORES, KIB(64), COLL_PIPELINED, COLL_DIRECT, COLL_LOCKSTEP},
-    {TUTTI_ALL_GATHER, TWO_CORES, MIB(1), COLL_PIPELINED, COLL_DIRECT, COLL_NO_PATH},
-    {TUTTI_ALL_GATHER, TWO, MIB(16), COLL_DIRECT, COLL_NO_PATH, COLL_NO_PATH},
-
-    {TUTTI_GATHER, TWO_CORES, MIB(4), COLL_PIPELINED, COLL_PIPELINED, COLL_LOCKSTEP},
-    {TUTTI_GATHER, TWO, MIB(4), COLL_DIRECT, COLL_NO_PATH, COLL_NO_PATH},
-
-    {TUTTI_SCATTER, TWO_CORES, KIB(128), COLL_PIPELINED, COLL_PIPELINED, COLL_LOCKSTEP},
-    {TUTTI_SCATTER, TWO_CORES, KIB(256), COLL_PIPELINED, COLL_PIPELINED, COLL_NO_PATH},
-    {TUTTI_SCATTER, ANY, SIZE_MAX, COLL_DIRECT, COLL_NO_PATH, COLL_NO_PATH},
-
-    {TUTTI_REDUCE_SCATTER, TWO_CORES, KIB(64), COLL_PIPELINED, COLL_DIRECT, COLL_LOCKSTEP},
-    {TUTTI_REDUCE_SCATTER, TWO_CORES, MIB(8), COLL_PIPELINED, COLL_DIRECT, COLL_NO_PATH},
-    {TUTTI_REDUCE_SCATTER, TWO, MIB(24), COLL_DIRECT, COLL_NO_PATH, COLL_NO_PATH},
-
-    {TUTTI_ALL_TO_ALL, TWO_CORES, KIB(64), COLL_PIPELINED, COLL_DIRECT, COLL_LOCKSTEP},
-    {TUTTI_ALL_TO_ALL, TWO_CORES, MIB(1), COLL_PIPELINED, COLL_DIRECT, COLL_NO_PATH},
-    {TUTTI_ALL_TO_ALL, TWO, MIB(16), COLL_DIRECT, COLL_NO_PATH, COLL_NO_PATH},
-
-    {EVERY_KIND, ANY, SIZE_MAX, COLL_PIPELINED, COLL_NO_PATH, COLL_NO_PATH},
 };
 
 /* ---- the operation ------------------------------------------------------------------------------------------ */
@@ -118,30 +66,8 @@ static bool is_flat_pair(const struct coll_segment *segment, const struct coll_o
     return op->kind == TUTTI_ALL_REDUCE && segment->n == 2 && op->bytes <= FLAT_CHUNKS_MAX;
 }
 
-/* ---- the path ---------------------------------------------------------------------------------------------- */
+/* ---- the ways ---------------------------------------------------------------------------------------------- */
 
-static bool has_two_cores(const struct coll_segment *segment)
-{
-    return segment->n == 2 && !segment->shm->shares_cores;
-}
-
-/* True if the operation can take the path and gains from it. */
-static bool pays(const struct coll_segment *segment, const struct coll_op *op, enum coll_path path)
-{
-    switch (path) {
-    case COLL_EAGER:
-        if (op->kind == TUTTI_ALL_REDUCE && op->bytes * (size_t)segment->n > FLAT_MAX) return false;
-        return op->in_bytes <= segment->eager_bytes;
-    case COLL_LOCKSTEP:
-        return has_two_cores(segment) && op->in_bytes >= LOCKSTEP_MIN;
-    case COLL_DIRECT:
-        return segment->shm->can_read_memory && op->bytes >= (segment->n > 2 ? READ_MANY_MIN : READ_MIN);
-    default:
-        return true;
-    }
-}
-
-/* True if the operation can take the path, even if it does not gain from it. */
 static bool is_possible(const struct coll_segment *segment, const struct coll_op *op, int path)
 {
     switch (path) {
@@ -156,19 +82,52 @@ static bool is_possible(const struct coll_segment *segment, const struct coll_op
     }
 }
 
-static bool is_for(const struct row *row, const struct coll_segment *segment, const struct coll_op *op)
+/* True if a path that is possible may be the fastest one. */
+static bool may_pay(const struct coll_segment *segment, const struct coll_op *op, int path)
 {
-    if (row->kind != EVERY_KIND && row->kind != (int)op->kind) return false;
-    if (row->who != ANY && segment->n != 2) return false;
-    return row->who != TWO_CORES || !segment->shm->shares_cores;
+    switch (path) {
+    case COLL_EAGER:
+        return op->kind != TUTTI_ALL_REDUCE || op->bytes * (size_t)segment->n <= FLAT_MAX;
+    case COLL_LOCKSTEP:
+        return !segment->shm->shares_cores && op->in_bytes <= LOCKSTEP_MAX;
+    case COLL_DIRECT:
+        return op->bytes >= READ_MIN;
+    default:
+        return true;
+    }
 }
 
-static const struct row *find_row(const struct coll_segment *segment, const struct coll_op *op)
+/* Returns the path that is taken without a measurement. */
+static enum coll_path usual_path(const struct coll_segment *segment, const struct coll_op *op)
 {
-    size_t bytes = total_bytes(segment, op);
-    const struct row *row = rows;
-    while (!is_for(row, segment, op) || bytes > row->max_bytes || !pays(segment, op, row->path)) row++;
-    return row;
+    bool pair = segment->n == 2, shares_cores = segment->shm->shares_cores;
+    bool reads = is_possible(segment, op, COLL_DIRECT) && op->bytes >= (pair ? READ_USUAL : READ_MANY_USUAL);
+    bool is_small = is_flat_pair(segment, op) || (op->kind == TUTTI_REDUCE && op->bytes <= FLAT_REDUCE_MAX);
+    if (is_possible(segment, op, COLL_EAGER) && may_pay(segment, op, COLL_EAGER)) return COLL_EAGER;
+    if (reads && (op->kind == TUTTI_SCATTER || (pair && shares_cores && !is_small))) return COLL_DIRECT;
+    if (pair && !shares_cores && may_pay(segment, op, COLL_LOCKSTEP)) return COLL_LOCKSTEP;
+    return COLL_PIPELINED;
+}
+
+/* Returns the ways of a path.  Non-temporal stores pay only between cores. */
+static unsigned ways_of(const struct coll_segment *segment, const struct coll_op *op, int path)
+{
+    bool stores =
+        path == COLL_PIPELINED || (path == COLL_DIRECT && op->kind <= TUTTI_REDUCE && tutti_kind_reduces(op->kind));
+    unsigned ways = 1u << COLL_WAY(path, 0);
+    if (stores && op->in_bytes >= BYPASS_MIN && !segment->shm->shares_cores) ways |= 1u << COLL_WAY(path, 1);
+    return ways;
+}
+
+/* Returns the ways to choose from.  Little data has one, and all have where ranks share cores: times there say more
+ * about the scheduler than about a path. */
+static unsigned find_ways(const struct coll_segment *segment, const struct coll_op *op)
+{
+    unsigned ways = 1u << COLL_WAY(usual_path(segment, op), 0);
+    if (op->in_bytes < CHOICE_MIN || segment->shm->shares_cores) return ways;
+    for (int path = COLL_EAGER; path <= COLL_DIRECT; path++)
+        if (is_possible(segment, op, path) && may_pay(segment, op, path)) ways |= ways_of(segment, op, path);
+    return ways;
 }
 
 static bool is_sliced(const struct coll_segment *segment, const struct coll_op *op)
@@ -178,13 +137,16 @@ static bool is_sliced(const struct coll_segment *segment, const struct coll_op *
     return op->kind == TUTTI_REDUCE && op->bytes > FLAT_REDUCE_MAX;
 }
 
-/* Returns the depth of an eager operation.  A choice between paths needs the step before the first one: see
- * choose_path. */
 static uint64_t eager_depth(const struct coll_op *op)
 {
-    if (op->waiting != COLL_NO_PATH) return COLL_FRAGMENTS;
     if (!op->has_input || op->in_bytes <= COLL_INLINE) return COLL_SLOTS - COLL_RUN_AHEAD;
     return op->in_bytes <= COLL_SMALL ? COLL_SMALL_BUFFERS - COLL_RUN_AHEAD : COLL_EAGER_BUFFERS - COLL_AHEAD;
+}
+
+static bool probes(const struct coll_segment *segment, const struct coll_op *op)
+{
+    if (op->path != COLL_PIPELINED && op->path != COLL_LOCKSTEP) return false;
+    return op->in_bytes > segment->eager_bytes && !is_flat_pair(segment, op);
 }
 
 /* Sets the fields that follow from the path. */
@@ -212,42 +174,33 @@ static void set_steps(const struct coll_segment *segment, struct coll_op *op)
     }
 }
 
-void coll_use_path(const struct coll_segment *segment, struct coll_op *op, enum coll_path path)
+void coll_use_way(const struct coll_segment *segment, struct coll_op *op, int way)
 {
-    op->call = 0; /* the description must not be reused: coll_describe did not choose this path */
-    op->path = path;
-    if (path == COLL_DIRECT) {
-        op->probes = false;
-        op->separate = op->waiting = COLL_NO_PATH;
-    }
+    op->path = (enum coll_path)(COLL_EAGER + way / 2);
+    op->bypasses = way % 2 != 0;
+    op->probes = probes(segment, op);
     set_steps(segment, op);
 }
 
-static bool probes(const struct coll_segment *segment, const struct coll_op *op)
+void coll_use_direct(const struct coll_segment *segment, struct coll_op *op)
 {
-    return op->path == COLL_PIPELINED && op->in_bytes > segment->eager_bytes && !is_flat_pair(segment, op);
+    op->call = 0; /* the description must not be reused: the next call probes again */
+    coll_use_way(segment, op, COLL_WAY(COLL_DIRECT, 0));
 }
 
-static void choose_by_table(const struct coll_segment *segment, struct coll_op *op)
-{
-    const struct row *row = find_row(segment, op);
-    op->path = row->path;
-    op->separate = row->separate == COLL_DIRECT && !pays(segment, op, COLL_DIRECT) ? row->path : row->separate;
-    op->waiting = row->waiting != COLL_NO_PATH && pays(segment, op, row->waiting) ? row->waiting : COLL_NO_PATH;
-}
-
-/* Chooses the path.  Returns false if the core's row names a plan. */
+/* Finds the ways.  Returns false if the core's row names a plan. */
 static bool choose(const struct coll_segment *segment, struct coll_op *op)
 {
     tutti_kind kind = op->kind == TUTTI_MONITORED_BARRIER ? TUTTI_BARRIER : op->kind;
     const tutti_path_row *row =
         tutti_path_find(segment->choices, segment->n_choices, kind, (int64_t)total_bytes(segment, op));
     if (row != NULL && row->path == TUTTI_PATH_PLAN) return false;
-    if (row != NULL && is_possible(segment, op, row->path))
-        op->path = (enum coll_path)row->path;
-    else
-        choose_by_table(segment, op);
-    op->probes = probes(segment, op);
+    bool named = row != NULL && is_possible(segment, op, row->path);
+    op->ways = named ? ways_of(segment, op, row->path) : find_ways(segment, op);
+    bool has_choice = op->in_bytes >= CHOICE_MIN && (op->ways & (op->ways - 1)) != 0;
+    op->class = has_choice ? coll_class_of(segment, op) : NULL;
+    op->usual = (uint8_t)(named ? COLL_WAY(row->path, 0) : COLL_WAY(usual_path(segment, op), 0));
+    coll_use_way(segment, op, op->usual);
     return true;
 }
 
@@ -270,24 +223,44 @@ bool coll_describe(const struct coll_segment *segment, const tutti_op *op, struc
     if (!accept_list(segment, op, made) || !choose(segment, made)) return false;
     made->non_temporal =
         !output_is_read(segment, op) && bytes_written(segment, made) * (size_t)segment->n >= CACHE_BYTES;
-    set_steps(segment, made);
     return true;
+}
+
+static const char *const way_names[CHOICE_WAYS] = {
+    [COLL_WAY(COLL_EAGER, 0)] = "eager",         [COLL_WAY(COLL_LOCKSTEP, 0)] = "lockstep",
+    [COLL_WAY(COLL_PIPELINED, 0)] = "pipelined", [COLL_WAY(COLL_PIPELINED, 1)] = "pipelined with non-temporal stores",
+    [COLL_WAY(COLL_DIRECT, 0)] = "direct",       [COLL_WAY(COLL_DIRECT, 1)] = "direct with non-temporal stores",
+};
+
+static const char *describe_path(const struct coll_op *op)
+{
+    switch (op->path) {
+    case COLL_EAGER:
+        return "eager: through shared memory, in one step";
+    case COLL_LOCKSTEP:
+        return "lockstep: through shared memory, in small chunks of both ranks at once";
+    case COLL_DIRECT:
+        return "direct: each rank reads the other ranks' memory";
+    default:
+        return op->probes ? "pipelined: through shared memory, in chunks, or in place if allocated by tutti_alloc"
+                          : "pipelined: through shared memory, in chunks";
+    }
 }
 
 const char *coll_explain(const struct coll_segment *segment, const tutti_op *op)
 {
+    static _Thread_local char text[CHOICE_TEXT];
     struct coll_op made = {0};
     if (segment->state != COLL_READY || !coll_describe(segment, op, &made)) return NULL;
-    if (made.path == COLL_DIRECT) return "direct: each rank reads the other ranks' memory";
-    if (made.path == COLL_LOCKSTEP) return "lockstep: through shared memory, in small chunks of both ranks at once";
-    if (made.path == COLL_EAGER && made.waiting != COLL_NO_PATH)
-        return "eager: through shared memory, in chunks if both ranks wait, otherwise in one step";
-    if (made.path == COLL_EAGER) return "eager: through shared memory, in one step";
-    if (made.separate == COLL_DIRECT)
-        return "pipelined: in chunks through shared memory, or by reading the other rank's memory if that is "
-               "faster";
-    if (made.probes) return "pipelined: through shared memory, in chunks, or in place if allocated by tutti_alloc";
-    return "pipelined: through shared memory, in chunks";
+    const struct coll_class *class = made.class;
+    if (class == NULL) return describe_path(&made);
+    if (class->calls > 0 && (made.ways >> class->way & 1) != 0) coll_use_way(segment, &made, class->way);
+    int length = snprintf(text, sizeof text, "%s; call %llu", describe_path(&made), (unsigned long long)class->calls);
+    if (segment->rank == 0)
+        choice_print(&class->measured, way_names, text + length, sizeof text - (size_t)length);
+    else
+        snprintf(text + length, sizeof text - (size_t)length, "; rank 0 measures");
+    return text;
 }
 
 /* ---- the ranks of a step ----------------------------------------------------------------------------------- */

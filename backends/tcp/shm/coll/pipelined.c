@@ -9,14 +9,14 @@
  *
  * A rank has two fragments, and posts step s only when all are finished with step s - 2.  Both fragments stay in the
  * cache, so a byte passes through memory only when it is read from a tensor and when it is written to one.  If memory
- * is faster than another core's cache, store.c uses memory instead.
+ * is faster than another core's cache, the way with non-temporal stores uses memory instead (agree.c).
  *
  * The chunks of an operation in lockstep go through the eager buffers instead: see coll.h.
  */
 #include "tcp/shm/coll/parts.h"
 
-/* Chunk for two ranks that could read each other's memory instead.  Such fragments stay in the cache beside the
- * tensors, and both cores start to work sooner. */
+/* Chunk for two ranks with a core each.  Such fragments stay in the cache beside the tensors, and both cores start to
+ * work sooner. */
 enum { PAIR_CHUNK = 64 << 10 };
 
 /* Chunk in lockstep: four for each of two ranks stay in the first-level cache. */
@@ -43,8 +43,8 @@ static void copy_in_slices(const struct coll_segment *segment, const struct coll
     struct slice own = coll_part_of(segment, op, chunk.bytes, segment->rank);
     const char *in = op->in + chunk.at;
     size_t end = own.at + own.bytes;
-    shm_copy_in_part(&segment->copy, fragment, in, own.at);
-    shm_copy_in_part(&segment->copy, fragment + end, in + end, chunk.bytes - end);
+    coll_copy_in(op, fragment, in, own.at);
+    coll_copy_in(op, fragment + end, in + end, chunk.bytes - end);
 }
 
 void coll_pipelined_post(struct coll_segment *segment, struct coll_op *op)
@@ -58,21 +58,20 @@ void coll_pipelined_post(struct coll_segment *segment, struct coll_op *op)
     }
     switch (op->kind) {
     case TUTTI_BROADCAST:
-        if (root) shm_copy_in_part(&segment->copy, fragment, op->in + chunk.at, chunk.bytes);
+        if (root) coll_copy_in(op, fragment, op->in + chunk.at, chunk.bytes);
         break;
     case TUTTI_GATHER:
     case TUTTI_REDUCE:
-        if (!root) shm_copy_in_part(&segment->copy, fragment, op->in + chunk.at, chunk.bytes);
+        if (!root) coll_copy_in(op, fragment, op->in + chunk.at, chunk.bytes);
         break;
     case TUTTI_ALL_GATHER:
     case TUTTI_ALL_REDUCE:
-        shm_copy_in_part(&segment->copy, fragment, op->in + chunk.at, chunk.bytes);
+        coll_copy_in(op, fragment, op->in + chunk.at, chunk.bytes);
         break;
     default: /* a block for each rank */
         for (int i = 0; i < segment->n; i++)
             if (i != segment->rank && (op->kind != TUTTI_SCATTER || root))
-                shm_copy_in_part(&segment->copy, fragment + (size_t)i * op->chunk, coll_in_block(op, i) + chunk.at,
-                                 chunk.bytes);
+                coll_copy_in(op, fragment + (size_t)i * op->chunk, coll_in_block(op, i) + chunk.at, chunk.bytes);
     }
 }
 
@@ -83,7 +82,6 @@ static void reduce_slice(struct coll_segment *segment, const struct coll_op *op)
 {
     struct slice chunk = coll_chunk_of(op, op->at), own = coll_part_of(segment, op, chunk.bytes, segment->rank);
     const void *from[SHM_RANKS_MAX];
-    coll_result_begin(segment, op, own.bytes);
     for (int i = 0; i < segment->n; i++)
         from[i] = i == segment->rank ? op->in + chunk.at + own.at : buffer_of(segment, op, i, op->at) + own.at;
     coll_result_reduce(segment, op, result_of(segment, op, segment->rank, op->at), from, own.bytes);
@@ -178,9 +176,9 @@ void coll_pipelined_run(struct coll_segment *segment, struct coll_op *op)
 /* Cuts blocks into chunks of similar size, in whole lines. */
 void coll_pipelined_cut(const struct coll_segment *segment, struct coll_op *op)
 {
-    size_t line = COLL_ALIGN, most = op->separate != COLL_NO_PATH && segment->fragment_bytes > PAIR_CHUNK
-                                         ? PAIR_CHUNK
-                                         : segment->fragment_bytes;
+    bool is_pair = segment->n == 2 && !segment->shm->shares_cores;
+    size_t line = COLL_ALIGN, most = segment->fragment_bytes;
+    if (is_pair && most > PAIR_CHUNK) most = PAIR_CHUNK;
     if (op->path == COLL_LOCKSTEP) most = LOCKSTEP_CHUNK;
     if (tutti_kind_in_blocks(op->kind)) most = most / (size_t)segment->n / line * line;
     size_t chunks = (op->bytes + most - 1) / most;

@@ -4,7 +4,7 @@
 bool coll_has_posted(const struct coll_segment *segment, int rank, uint64_t step)
 {
     /* acquire: makes the control slot's contents visible with its step */
-    return atomic_load_explicit(&coll_slot_of(segment, rank, step)->step, memory_order_acquire) >> 1 >= step;
+    return atomic_load_explicit(&coll_slot_of(segment, rank, step)->step, memory_order_acquire) >= step;
 }
 
 static uint64_t step_of(const struct coll_op *op)
@@ -49,14 +49,13 @@ static void post_step(struct coll_segment *segment, struct coll_op *op)
         break;
     case COLL_LOCKSTEP:
     case COLL_PIPELINED:
-        if (op->posted > 0 || !op->probes || !coll_shared_declare(segment, op)) coll_store_chunk(segment, op);
+        if (op->posted > 0 || !op->probes || !coll_shared_declare(segment, op)) coll_pipelined_post(segment, op);
         break;
     case COLL_NO_PATH:
         break; /* not begun */
     }
     slot->fingerprint = op->request->fingerprint;
-    uint64_t step = next_step(op) << 1 | (segment->since_async == COLL_PATIENCE);
-    atomic_store_explicit(&slot->step, step, memory_order_release); /* release: publishes the control slot */
+    atomic_store_explicit(&slot->step, next_step(op), memory_order_release); /* release: publishes the control slot */
     for (int i = 0; i < segment->n; i++)
         if (i != segment->rank) shm_wake(segment->shm, segment->local_rank[i]);
     op->posted++;
@@ -161,9 +160,6 @@ static int run_step(struct coll_segment *segment, struct coll_op *op)
     case COLL_DIRECT:
         return is_last(op) ? TUTTI_OK : coll_direct_run(segment, op);
     case COLL_LOCKSTEP:
-        coll_pipelined_run(segment, op);
-        coll_cache_stepped(segment, op);
-        break;
     case COLL_PIPELINED:
         coll_pipelined_run(segment, op);
         break;
@@ -173,57 +169,42 @@ static int run_step(struct coll_segment *segment, struct coll_op *op)
     return TUTTI_OK;
 }
 
+/* Allocates what the operation's path needs. */
+static int prepare(struct coll_segment *segment, const struct coll_op *op)
+{
+    return op->path == COLL_DIRECT ? coll_direct_prepare(segment, op) : TUTTI_OK;
+}
+
 /* Assigns steps to an operation that starts to run.  The previous operation's number of steps is not known earlier. */
 static int start_op(struct coll_segment *segment, struct coll_op *op)
 {
-    int status = op->path == COLL_DIRECT ? coll_direct_prepare(segment, op) : TUTTI_OK;
-    if (status == TUTTI_OK) op->first = segment->next;
-    return status;
-}
-
-/* Switches to the direct path: the data can be read in place, or reading them is faster. */
-static int switch_to_direct(struct coll_segment *segment, struct coll_op *op)
-{
-    int status = coll_direct_prepare(segment, op);
+    if (op->class != NULL) coll_agree_start(segment, op);
+    int status = prepare(segment, op);
     if (status != TUTTI_OK) return status;
-    coll_use_path(segment, op, COLL_DIRECT);
-    coll_set_awaited(segment, op);
+    if (op->class != NULL) op->class->calls++;
+    op->first = segment->next;
     return TUTTI_OK;
 }
 
 /* Continues once all ranks have declared whether their memory is shared. */
 static int continue_after_probe(struct coll_segment *segment, struct coll_op *op)
 {
-    if (coll_shared_by_all(segment, op)) return switch_to_direct(segment, op);
     op->ahead = op->path == COLL_LOCKSTEP ? COLL_AHEAD : 0;
+    if (!coll_shared_by_all(segment, op)) return TUTTI_OK;
+    int status = coll_direct_prepare(segment, op); /* the data can be read in place */
+    if (status != TUTTI_OK) return status;
+    coll_use_direct(segment, op);
+    coll_set_awaited(segment, op);
     return TUTTI_OK;
 }
 
-/* True if both ranks wait for all their calls, as lockstep needs.  An operation in lockstep alternates between both
- * ranks to its end.  If a rank started one and then computed, the other would wait; on another path it would find all
- * data at once.  Both must decide alike, so they use their declarations in the step before the operation's first, which
- * this rank has seen.  The first operation has no such step. */
-static bool both_wait(const struct coll_segment *segment, const struct coll_op *op)
+/* Begins the first step with the way that all ranks take. */
+static int agree(struct coll_segment *segment, struct coll_op *op)
 {
-    uint64_t before = op->first - 1, waits = before << 1 | 1;
-    /* relaxed: this rank has acquired the step before */
-    for (int i = 0; i < segment->n; i++)
-        if (atomic_load_explicit(&coll_slot_of(segment, i, before)->step, memory_order_relaxed) != waits) return false;
-    return true;
-}
-
-/* Chooses between the operation's path and its alternatives. */
-static int choose_path(struct coll_segment *segment, struct coll_op *op)
-{
-    op->is_separate = op->separate != COLL_NO_PATH && !coll_cache_is_shared(segment, op);
-    if (op->is_separate) return op->separate == COLL_DIRECT ? switch_to_direct(segment, op) : TUTTI_OK;
-    if (op->waiting != COLL_NO_PATH && both_wait(segment, op)) coll_use_path(segment, op, op->waiting);
-    return TUTTI_OK;
-}
-
-static bool has_choice(const struct coll_op *op)
-{
-    return op->separate != COLL_NO_PATH || op->waiting != COLL_NO_PATH;
+    coll_agree(segment, op);
+    int status = prepare(segment, op);
+    begin_step(segment, op);
+    return status;
 }
 
 /* Posts the current step and, if possible, the following ones. */
@@ -232,10 +213,7 @@ static int post_steps(struct coll_segment *segment, struct coll_op *op, bool *mo
     while (op->posted <= op->at + op->ahead && op->posted < op->steps) {
         int status = check_slot_free(segment, op);
         if (status == 1 && is_posted(op)) return TUTTI_OK;
-        if (status == TUTTI_OK && op->posted == 0 && has_choice(op)) {
-            status = choose_path(segment, op);
-            begin_step(segment, op);
-        }
+        if (status == TUTTI_OK && op->agrees) status = agree(segment, op);
         if (status == TUTTI_OK && is_last(op)) status = check_all_alive(segment);
         if (status != TUTTI_OK) return status;
         post_step(segment, op);
@@ -276,13 +254,14 @@ int coll_advance(struct coll_segment *segment, struct coll_op *op, bool *moved)
 {
     int status = run_steps(segment, op, moved);
     if (status != 1 && op->first != 0) segment->next = op->first + (uint64_t)op->steps;
+    if (status == TUTTI_OK && op->class != NULL) coll_agree_done(segment, op);
     return status;
 }
 
 /* True if the operation uses no buffer that a longer operation may use: see coll.h. */
 static bool is_short(const struct coll_op *op)
 {
-    return op->path == COLL_EAGER && op->in_bytes <= COLL_SMALL && !op->probes && !has_choice(op);
+    return op->path == COLL_EAGER && op->in_bytes <= COLL_SMALL && op->class == NULL && !op->probes;
 }
 
 bool coll_run_ahead(struct coll_segment *segment, struct coll_op *op)
@@ -306,7 +285,7 @@ void coll_withdraw_steps(struct coll_segment *segment, const struct coll_op *op)
     if (op->path != COLL_EAGER) segment->shm->arena.is_read = true;
     for (int i = 0; i < op->steps; i++) {
         struct coll_slot *slot = coll_slot_of(segment, segment->rank, op->first + (uint64_t)i);
-        if (atomic_load_explicit(&slot->step, memory_order_relaxed) >> 1 < op->first) continue; /* not posted yet */
+        if (atomic_load_explicit(&slot->step, memory_order_relaxed) < op->first) continue; /* not posted yet */
         atomic_store_explicit(&slot->step, 0, memory_order_relaxed);
     }
     atomic_thread_fence(memory_order_release);

@@ -1,0 +1,195 @@
+#include "tcp/shm/choice.h"
+
+#include <stdio.h>
+
+enum {
+    ROUNDS = 3,           /* spans for which each way is timed in a calibration */
+    SPAN_MAX = 16,        /* calls of a short span of small operations */
+    SPAN_MIN = 4,         /* of large ones */
+    SPAN_BYTES = 4 << 20, /* bytes that a short span moves, between these limits */
+    BEST_SPANS = 7,       /* short spans of the best way between two of others */
+    TRY_FIRST = 1000,     /* calls from a calibration to the first trial */
+    TRY_LAST = 16000,     /* maximum calls between two trials, and between two calibrations */
+    FAR_TURNS = 8         /* every eighth trial is of a way that is FAR slower */
+};
+
+/* Ratios of two times, in eighths. */
+enum {
+    SAME = 8,
+    CLOSE = 10, /* after two rounds, slower ways are left out */
+    NEAR = 16,  /* after one round */
+    DOUBT = 10, /* a longer time must be confirmed */
+    DRIFT = 12, /* the machine has changed */
+    FAR = 24
+};
+
+enum { NS_MAX = 1000000000 }; /* a longer time says nothing */
+
+static bool exceeds(uint64_t ns, uint64_t limit_ns, int eighths)
+{
+    return ns * SAME > limit_ns * (uint64_t)eighths;
+}
+
+int choice_short_span(size_t bytes)
+{
+    size_t calls = SPAN_BYTES / (bytes > 0 ? bytes : 1);
+    return calls < SPAN_MIN ? SPAN_MIN : calls > SPAN_MAX ? SPAN_MAX : (int)calls;
+}
+
+static bool has(unsigned ways, int way)
+{
+    return (ways >> way & 1) != 0;
+}
+
+/* Returns the way with the smallest estimate, or -1 if there are no estimates. */
+static int find_best(const struct choice *choice, unsigned ways)
+{
+    int best = -1;
+    for (int i = 0; i < CHOICE_WAYS; i++)
+        if (has(ways, i) && choice->ns[i] > 0 && (best < 0 || choice->ns[i] < choice->ns[best])) best = i;
+    return best;
+}
+
+/* ---- recording --------------------------------------------------------------------------------------------- */
+
+/* Doubles the calls between two events, up to TRY_LAST.  Returns when the next one is due. */
+static uint64_t postpone(const struct choice *choice, uint32_t *gap)
+{
+    *gap = *gap == 0 ? TRY_FIRST : *gap < TRY_LAST / 2 ? *gap * 2 : TRY_LAST;
+    return choice->calls + *gap;
+}
+
+/* Starts a calibration: the estimates of the other ways are from before a change of the machine. */
+static void restart(struct choice *choice)
+{
+    if (choice->calls < choice->restart_at) return; /* times vary as much as that */
+    uint64_t ns = choice->ns[choice->way];
+    for (int i = 0; i < CHOICE_WAYS; i++) choice->ns[i] = choice->rounds[i] = 0;
+    choice->ns[choice->way] = choice->longest[choice->way] = ns;
+    choice->rounds[choice->way] = 1;
+    choice->trial_gap = 0;
+    choice->trial_at = postpone(choice, &choice->trial_gap);
+    choice->restart_at = postpone(choice, &choice->restart_gap);
+}
+
+/* Records a time in a calibration.  The estimate is the shorter of two times, and the median of three. */
+static void calibrate(struct choice *choice, uint64_t ns)
+{
+    uint64_t *known = &choice->ns[choice->way], *longest = &choice->longest[choice->way];
+    int rounds = ++choice->rounds[choice->way];
+    if (rounds == 1)
+        *known = *longest = ns;
+    else if (rounds == 2 && ns > *known)
+        *longest = ns;
+    else if (rounds == 2)
+        *known = ns;
+    else if (ns > *known)
+        *known = ns < *longest ? ns : *longest;
+}
+
+/* Updates the estimate of a way that has been calibrated.  A single long time may be an interruption, so it counts only
+ * if the next span confirms it. */
+static void update(struct choice *choice, uint64_t ns, bool is_best)
+{
+    uint64_t *known = &choice->ns[choice->way], before = *known;
+    if (choice->doubted_ns == 0 && exceeds(ns, before, DOUBT)) {
+        choice->doubted_ns = ns;
+        return;
+    }
+    if (choice->doubted_ns > 0 && choice->doubted_ns < ns) ns = choice->doubted_ns;
+    choice->doubted_ns = 0;
+    bool drifts = exceeds(ns, before, DRIFT) || exceeds(before, ns, DRIFT);
+    *known = drifts ? ns : (3 * before + ns) / 4;
+    if (drifts && is_best) restart(choice);
+}
+
+/* ---- picking ----------------------------------------------------------------------------------------------- */
+
+/* True if the calibration times the way once more. */
+static bool is_open(const struct choice *choice, int way, uint64_t best_ns)
+{
+    int rounds = choice->rounds[way];
+    if (rounds == 0) return true;
+    return rounds < ROUNDS && !exceeds(choice->ns[way], best_ns, rounds == 1 ? NEAR : CLOSE);
+}
+
+/* Returns the way that the calibration times next, or -1 at its end. */
+static int find_open(const struct choice *choice, unsigned ways, uint64_t best_ns)
+{
+    int open = -1;
+    for (int i = 0; i < CHOICE_WAYS; i++)
+        if (has(ways, i) && is_open(choice, i, best_ns) && (open < 0 || choice->rounds[i] < choice->rounds[open]))
+            open = i;
+    return open;
+}
+
+/* Returns the way to try now, or -1.  Each of the others has its turn, a FAR slower one rarely. */
+static int find_trial(struct choice *choice, unsigned ways, int best)
+{
+    if (choice->calls < choice->trial_at) return -1;
+    if (choice->trial_gap > 0) choice->trials++;
+    bool tries_far = choice->trials % FAR_TURNS == FAR_TURNS - 1, is_first = choice->trial_gap == 0;
+    choice->trial_at = postpone(choice, &choice->trial_gap);
+    for (int i = 1; i <= CHOICE_WAYS && !is_first; i++) {
+        int way = (choice->tried + i) % CHOICE_WAYS;
+        if (!has(ways, way) || way == best) continue;
+        if (exceeds(choice->ns[way], choice->ns[best], FAR) != tries_far) continue;
+        choice->tried = (uint8_t)way;
+        return way;
+    }
+    return -1;
+}
+
+void choice_add(struct choice *choice, int64_t ns)
+{
+    uint64_t time = ns < 1 ? 1 : ns > NS_MAX ? NS_MAX : (uint64_t)ns;
+    choice->sum_ns += time;
+    if (time > choice->largest_ns) choice->largest_ns = time;
+    choice->times++;
+}
+
+/* Returns the mean time of the span's calls without the longest one, which may have been interrupted. */
+static uint64_t take_mean(struct choice *choice)
+{
+    uint64_t sum = choice->sum_ns, n = (uint64_t)choice->times;
+    if (n > 2) sum -= choice->largest_ns, n--;
+    choice->sum_ns = choice->largest_ns = 0;
+    choice->times = 0;
+    return n > 0 ? sum / n : NS_MAX;
+}
+
+int choice_end_span(struct choice *choice, unsigned ways, int shortest)
+{
+    int way = choice->way, best = find_best(choice, ways);
+    uint64_t ns = take_mean(choice);
+    if (choice->rounds[way] < ROUNDS)
+        calibrate(choice, ns);
+    else
+        update(choice, ns, way == best);
+    int length = shortest;
+    if (choice->doubted_ns == 0) {
+        best = find_best(choice, ways);
+        int open = find_open(choice, ways, best < 0 ? 0 : choice->ns[best]), other = open;
+        if (best < 0) best = open; /* other calls of this class could take other ways */
+        if (other < 0) other = find_trial(choice, ways, best);
+        if (other != best && way != best) other = -1; /* the others take a small part of the calls */
+        choice->way = (uint8_t)(other < 0 ? best : other);
+        if (other < 0) length = open < 0 ? CHOICE_STEADY : BEST_SPANS * shortest;
+    }
+    choice->calls += (uint64_t)length;
+    return length;
+}
+
+void choice_print(const struct choice *choice, const char *const *name, char *text, size_t capacity)
+{
+    const char *lead = "; measured: ";
+    for (int i = 0; i < CHOICE_WAYS; i++) {
+        if (choice->ns[i] == 0) continue;
+        int length = snprintf(text, capacity, "%s%s %.1f us", lead, name[i], (double)choice->ns[i] / 1000);
+        if (length < 0 || (size_t)length >= capacity) return;
+        text += length;
+        capacity -= (size_t)length;
+        lead = ", ";
+    }
+    if (*lead == ';') snprintf(text, capacity, "; not measured yet");
+}

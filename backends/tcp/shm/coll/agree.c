@@ -1,0 +1,94 @@
+/* The measured choice of an operation's way, which all ranks of a group make alike (docs/measured-choice.md).
+ *
+ * All ranks count the calls of each kind and size class alike, because they make the same calls in the same order. Rank
+ * 0 alone measures.  In the last call of a span, before it posts a step, it publishes a word: the way of the next span,
+ * and the call at which that one ends.  In the first call of the next span a rank waits until all ranks have posted the
+ * step before, and reads the word.  Rank 0 has published it by then.
+ *
+ * Rank 0 may run ahead of the others, for example as the root of a broadcast.  Therefore it waits in the same way
+ * before the first timed call and before it publishes, so that the time includes the others' work.  When it publishes,
+ * all ranks have thus begun the call before, and have read the previous word, because a span has at least three calls.
+ */
+#include "tcp/shm/coll/parts.h"
+
+enum { WAY_BITS = 3 }; /* of a word; the end of the span follows */
+
+_Static_assert(CHOICE_WAYS == 1 << WAY_BITS, "a way fits its bits");
+
+struct coll_class *coll_class_of(const struct coll_segment *segment, const struct coll_op *op)
+{
+    return &segment->classes[(int)op->kind * CHOICE_CLASSES + choice_class(op->in_bytes)];
+}
+
+static _Atomic uint64_t *word_of(const struct coll_segment *segment, const struct coll_class *class)
+{
+    return &segment->words[class - segment->classes];
+}
+
+static int short_span(const struct coll_segment *segment, const struct coll_class *class)
+{
+    return choice_short_span((size_t)CHOICE_MIN << (class - segment->classes) % CHOICE_CLASSES);
+}
+
+/* The way may have been published for calls that can take other ways. */
+static void use_way(const struct coll_segment *segment, struct coll_op *op)
+{
+    int way = op->class->way;
+    coll_use_way(segment, op, (op->ways >> way & 1) != 0 ? way : op->usual);
+}
+
+void coll_agree_start(const struct coll_segment *segment, struct coll_op *op)
+{
+    struct coll_class *class = op->class;
+    uint64_t timed = (uint64_t)short_span(segment, class) - 1;
+    if (class->calls == 0) {
+        class->end = timed + 1;
+        class->way = class->measured.way = op->usual;
+    }
+    use_way(segment, op);
+    op->left = class->end - class->calls;
+    bool leads = segment->rank == 0, times = leads && op->left > 0 && op->left <= timed;
+    op->begin_ns = times ? segment->host->now_ns() : 0;
+    op->agrees = op->left == 0 || (times && (op->left == timed || op->left == 1));
+    if (op->agrees) op->depth = COLL_FRAGMENTS; /* wait for the step before */
+}
+
+static void adopt(const struct coll_segment *segment, struct coll_class *class)
+{
+    /* acquire: pairs with publish */
+    uint64_t word = atomic_load_explicit(word_of(segment, class), memory_order_acquire), end = word >> WAY_BITS;
+    /* Rank 0 is faulty if the span has ended already.  Then the operation fails later, or the word is of no use. */
+    class->end = end >= class->calls ? end : class->calls + CHOICE_STEADY;
+    class->way = (uint8_t)(word & (CHOICE_WAYS - 1));
+}
+
+static void publish(const struct coll_segment *segment, const struct coll_op *op)
+{
+    struct coll_class *class = op->class;
+    int least = short_span(segment, class);
+    int64_t waited_ns = segment->host->now_ns() - op->begin_ns;
+    if (waited_ns > 0) class->measured.sum_ns += (uint64_t)waited_ns; /* for the work of the timed calls */
+    int length = choice_end_span(&class->measured, op->ways, least);
+    /* release: pairs with adopt */
+    atomic_store_explicit(word_of(segment, class), (class->end + (uint64_t)length) << WAY_BITS | class->measured.way,
+                          memory_order_release);
+}
+
+void coll_agree(const struct coll_segment *segment, struct coll_op *op)
+{
+    op->agrees = false;
+    if (op->left == 0) {
+        adopt(segment, op->class);
+    } else if (op->left > 1) {
+        op->begin_ns = segment->host->now_ns();
+    } else {
+        publish(segment, op);
+        op->begin_ns = 0;
+    }
+    use_way(segment, op); /* also restores the depth */
+}
+
+void coll_agree_done(const struct coll_segment *segment, const struct coll_op *op)
+{
+    if (op->begin_ns != 0) choice_add(&op->class->measured, segment->host->now_ns() - op->begin_ns);
+}

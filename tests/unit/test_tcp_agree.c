@@ -1,0 +1,235 @@
+/* backends/tcp/shm/coll/agree.c: two ranks take the same way in every operation, whatever rank 0 measures. */
+#include <unistd.h>
+
+#include "unit/shm_ends.h"
+
+#include "../../backends/tcp/shm/coll/agree.c"
+
+enum { OPS = 8000, NUMEL_MOST = 6000, KINDS = 3 };
+
+static const tutti_kind kinds[KINDS] = {TUTTI_ALL_REDUCE, TUTTI_REDUCE, TUTTI_BROADCAST};
+
+struct history {
+    struct end *end;
+    int n;
+    int path[OPS];
+};
+
+static struct history histories[2];
+
+/* Rank 0's clock, which only reductions advance: little on the fastest way, and more on the others. */
+static const struct coll_class *current;
+static int64_t clock_ns;
+static int fastest;
+
+static int64_t made_up_ns(void)
+{
+    return clock_ns;
+}
+
+static void reduce_in_time(tutti_dtype dtype, tutti_reduce_op op, void *data, const void *const *src, int32_t n_src,
+                           int64_t n)
+{
+    clock_ns += n * (current->way == fastest ? 10 : 40);
+    ends_add(dtype, op, data, src, n_src, n);
+}
+
+static tutti_op make_op(const struct coll_segment *coll, tutti_kind kind, int root, tutti_tensor *tensor)
+{
+    bool has_out = kind != TUTTI_REDUCE || coll->rank == root;
+    return (tutti_op){.kind = kind,
+                      .dtype = TUTTI_INT64,
+                      .root = root,
+                      .n_in = kind != TUTTI_BROADCAST,
+                      .n_out = has_out,
+                      .in = tensor,
+                      .out = tensor};
+}
+
+static int run_one(struct end *end, struct coll_segment *coll, tutti_kind kind, int root, int64_t numel, uint64_t i)
+{
+    static int64_t both[2][NUMEL_MOST];
+    struct coll_list running = LIST_HEAD_INITIALIZER(running);
+    int64_t *data = both[coll->rank], value = (int64_t)i;
+    for (int64_t k = 0; k < numel; k++)
+        data[k] = kind != TUTTI_BROADCAST ? value + k + coll->rank : coll->rank == root ? value - k : -1;
+    tutti_tensor tensor = {data, numel, TUTTI_INT64, {TUTTI_CPU, 0}};
+    tutti_op op = make_op(coll, kind, root, &tensor);
+    end->wrong += ends_run_op(end, coll, &running, &op, i + 1) != 1;
+    for (int64_t k = 0; op.n_out > 0 && k < numel; k++)
+        end->wrong += data[k] != (kind != TUTTI_BROADCAST ? 2 * (value + k) + 1 : value - k);
+    return COLL_WAY(coll->spare->path, coll->spare->bypasses);
+}
+
+static void open_one(struct end *end, struct coll_segment *coll)
+{
+    end->shm.can_read_memory = true;
+    end->shm.peer[1 - end->shm.local_rank].pid = getpid();
+    coll_open(coll, &end->shm, COLL_FIRST, end->shm.local_rank, 2, (int32_t[]){0, 1});
+}
+
+/* Operations of several sizes and kinds in random order, with small ones and other roots between them, so that a rank
+ * runs ahead at times.  Rank 0's clock is random. */
+static void *run_mixed(void *argument)
+{
+    static const int64_t numels[] = {1, 600, 1000, 3000, NUMEL_MOST};
+    struct end *end = argument;
+    int rank = end->shm.local_rank;
+    struct history *history = &histories[rank];
+    struct coll_segment coll;
+    tutti_host strange = ends_host;
+    uint64_t random = 7;
+    strange.now_ns = ends_random_clock_ns;
+    ends_clock_seed = 1;
+    end->shm.config.host = &strange;
+    open_one(end, &coll);
+    for (history->n = 0; history->n < OPS && end->lost == 0 && end->wrong == 0; history->n++) {
+        ends_next_random(&random);
+        history->path[history->n] = run_one(end, &coll, kinds[(random >> 50) % KINDS], (int)(random >> 40 & 1),
+                                            numels[(random >> 33) % 5], (uint64_t)history->n);
+    }
+    coll_close(&coll);
+    return NULL;
+}
+
+static void test_both_take_the_same_way(void **state)
+{
+    struct end end[2];
+    int count[CHOICE_WAYS] = {0};
+    (void)state;
+    ends_open_and_run(end, run_mixed);
+    assert_int_equal(histories[0].n, OPS);
+    assert_memory_equal(histories[0].path, histories[1].path, sizeof histories[0].path);
+    for (int i = 0; i < OPS; i++) count[histories[0].path[i]]++;
+    for (int path = COLL_EAGER; path <= COLL_DIRECT; path++) assert_in_range(count[COLL_WAY(path, 0)], 100, OPS);
+}
+
+/* The fastest way is found, and another one after a change.  */
+static void *run_alike(void *argument)
+{
+    static const int changes[] = {COLL_WAY(COLL_DIRECT, 0), COLL_WAY(COLL_PIPELINED, 1), COLL_WAY(COLL_LOCKSTEP, 0)};
+    struct end *end = argument;
+    struct coll_segment coll;
+    tutti_host timed = ends_host;
+    int rank = end->shm.local_rank;
+    if (rank == 0) timed.now_ns = made_up_ns, timed.reduce_many = reduce_in_time;
+    end->shm.config.host = &timed;
+    open_one(end, &coll);
+    uint64_t call = 0;
+    if (rank == 0) current = &coll.classes[TUTTI_ALL_REDUCE * CHOICE_CLASSES + choice_class(NUMEL_MOST * 8)];
+    for (int i = 0; i < 3; i++) {
+        int way = -1;
+        if (rank == 0) fastest = changes[i];
+        for (int k = 0; k < 3000 && end->wrong == 0 && end->lost == 0; k++) {
+            way = run_one(end, &coll, TUTTI_ALL_REDUCE, 0, NUMEL_MOST, call++);
+        }
+        end->wrong += way != changes[i];
+    }
+    coll_close(&coll);
+    return NULL;
+}
+
+static void test_takes_the_fastest(void **state)
+{
+    struct end end[2];
+    (void)state;
+    ends_open_and_run(end, run_alike);
+}
+
+enum { SMALL = 600 }; /* an eager broadcast, in which the root runs ahead */
+
+struct side {
+    struct coll_segment coll;
+    struct coll_list running;
+    tutti_request request;
+    int64_t data[SMALL];
+    int ended;
+};
+
+static void begin(struct side *side)
+{
+    tutti_tensor tensor = {side->data, SMALL, TUTTI_INT64, {TUTTI_CPU, 0}};
+    tutti_op op = make_op(&side->coll, TUTTI_BROADCAST, 1, &tensor);
+    side->ended = 0;
+    side->request = (tutti_request){.fingerprint = 7, .owner = &side->ended};
+    side->ended = coll_begin(&side->coll, &op, &side->request, &side->running) == TUTTI_REQUEST_DONE;
+}
+
+/* The root has run ahead to the second span, whose way is not known yet.  It waits for rank 0, and sleeps. */
+static void test_waits_for_the_word(void **state)
+{
+    struct end end[2];
+    static struct side side[2];
+    bool ranks[2] = {false, false};
+    (void)state;
+    ends_open(end, 2);
+    for (int i = 0; i < 2; i++) {
+        coll_open(&side[i].coll, &end[i].shm, COLL_FIRST, i, 2, (int32_t[]){0, 1});
+        LIST_INIT(&side[i].running);
+    }
+    int span = choice_short_span(SMALL * 8);
+    for (int call = 0; call < span; call++) {
+        begin(&side[1]);
+        assert_int_equal(side[1].ended, 1);
+        if (call < span - 1) begin(&side[0]);
+        assert_int_equal(side[0].ended, 1);
+    }
+    begin(&side[1]);
+    assert_int_equal(side[1].ended, 0);
+    assert_int_equal(TAILQ_FIRST(&side[1].coll.ops)->posted, 0);
+    assert_int_equal(coll_progress(&side[1].running), 0);
+    assert_false(coll_is_ready(&side[1].running));
+    coll_awaits(&side[1].coll, &side[1].request, ranks);
+    assert_true(ranks[0] && !ranks[1]);
+    begin(&side[0]); /* publishes the way of the second span */
+    assert_true(coll_is_ready(&side[1].running));
+    coll_progress(&side[1].running);
+    begin(&side[0]);
+    for (int turn = 0; turn < 8; turn++) coll_progress(&side[turn % 2].running);
+    assert_true(side[0].ended == 1 && side[1].ended == 1);
+    const struct coll_class *class[2];
+    for (int i = 0; i < 2; i++) {
+        class[i] = &side[i].coll.classes[TUTTI_BROADCAST * CHOICE_CLASSES + choice_class(SMALL * 8)];
+        assert_int_equal(class[i] -> calls, span + 1);
+        assert_int_equal(class[i] -> end, 2 * span);
+    }
+    assert_int_equal(class[0] -> way, COLL_WAY(COLL_LOCKSTEP, 0)); /* the first one that has not been measured */
+    assert_int_equal(class[1] -> way, class[0] -> way);
+    for (int i = 0; i < 2; i++) coll_close(&side[i].coll);
+    ends_close(end, 2);
+}
+
+/* A word that no correct rank publishes leads to a possible way and a later span. */
+static void test_a_faulty_word(void **state)
+{
+    struct end end[2];
+    struct coll_segment coll;
+    struct coll_op op = {.kind = TUTTI_BROADCAST, .in_bytes = CHOICE_MIN, .bytes = CHOICE_MIN, .ways = 1};
+    (void)state;
+    ends_open(end, 2);
+    coll_open(&coll, &end[1].shm, COLL_FIRST, 1, 2, (int32_t[]){0, 1});
+    op.class = coll_class_of(&coll, &op);
+    for (uint64_t i = 0; i < 64; i++) {
+        uint64_t calls = op.class->calls = op.class->end = 1000 + i;
+        atomic_store(word_of(&coll, op.class), i);
+        coll_agree_start(&coll, &op);
+        assert_true(op.agrees);
+        op.class->calls++;
+        coll_agree(&coll, &op);
+        assert_int_equal(op.path, COLL_EAGER);
+        assert_true(op.class->end > calls);
+    }
+    coll_close(&coll);
+    ends_close(end, 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_both_take_the_same_way),
+        cmocka_unit_test(test_takes_the_fastest),
+        cmocka_unit_test(test_waits_for_the_word),
+        cmocka_unit_test(test_a_faulty_word),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

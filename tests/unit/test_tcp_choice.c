@@ -1,0 +1,198 @@
+/* backends/tcp/shm/choice.c: the way of an operation, chosen by times that the test makes up. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "../../backends/tcp/shm/choice.c"
+
+enum { BYTES = 64 << 10, ALL = 7 }; /* three ways */
+
+/* Makes at least n calls, way i of which takes ns[i].  Counts the calls of each way. */
+static void call(struct choice *choice, unsigned ways, const int ns[3], int n, int count[3])
+{
+    int least = choice_short_span(BYTES);
+    memset(count, 0, 3 * sizeof *count);
+    if (choice->calls == 0) choice->calls = (uint64_t)least;
+    for (int length = least; n > 0; n -= length) {
+        int way = choice->way;
+        assert_true(ways >> way & 1);
+        choice_add(choice, ns[way]);
+        length = choice_end_span(choice, ways, least);
+        assert_true(length == least || length == BEST_SPANS * least || length == CHOICE_STEADY);
+        count[choice->way] += length;
+    }
+}
+
+static void test_takes_the_fastest(void **state)
+{
+    (void)state;
+    for (int best = 0; best < 3; best++) {
+        struct choice choice = {0};
+        int ns[3] = {1300, 1200, 1250}, count[3];
+        ns[best] = 1000;
+        call(&choice, ALL, ns, 100 * choice_short_span(BYTES), count);
+        call(&choice, ALL, ns, 500, count);
+        assert_int_equal(choice.way, best);
+        call(&choice, ALL, ns, 100000, count);
+        assert_true(count[best] > 98000);
+        for (int i = 0; i < 3; i++) assert_int_not_equal(count[i], 0); /* the others are tried */
+    }
+}
+
+/* A program that ends soon must not have measured slow ways most of the time. */
+static void test_few_calls(void **state)
+{
+    static const int ns[3] = {1000, 9000, 9000};
+    (void)state;
+    for (int calls = 100; calls < 3000; calls += 100) {
+        struct choice choice = {0};
+        int count[3];
+        call(&choice, ALL, ns, calls, count);
+        assert_true((count[1] + count[2]) * BEST_SPANS <= count[0] + BEST_SPANS * choice_short_span(BYTES));
+    }
+}
+
+static void test_far_slower_ones_are_rare(void **state)
+{
+    static const int ns[3] = {1000, 1100, 9000};
+    struct choice choice = {0};
+    int count[3];
+    (void)state;
+    call(&choice, ALL, ns, 1000, count);
+    call(&choice, ALL, ns, 1000000, count);
+    assert_true(count[2] > 0 && count[2] * 4 < count[1]);
+}
+
+static void test_one_long_time_changes_nothing(void **state)
+{
+    static const int calm[3] = {1000, 1400, 1400}, interrupted[3] = {100000, 1400, 1400};
+    struct choice choice = {0};
+    int count[3];
+    (void)state;
+    call(&choice, ALL, calm, 2000, count);
+    assert_int_equal(choice.way, 0);
+    for (int i = 0; i < 100; i++) {
+        while (choice.way != 0) call(&choice, ALL, calm, 1, count); /* a trial */
+        call(&choice, ALL, interrupted, 1, count);
+        assert_int_equal(choice.way, 0);
+        call(&choice, ALL, calm, 1, count);
+        assert_int_equal(choice.ns[0], 1000);
+        call(&choice, ALL, calm, CHOICE_STEADY, count);
+    }
+}
+
+/* The machine changes: the best way becomes slower, or faster, or another one becomes the fastest. */
+static void test_a_change_is_noticed(void **state)
+{
+    static const int before[3] = {1000, 1400, 1200}, slower[3] = {3000, 1400, 1800}, faster[3] = {500, 1400, 300},
+                     other[3] = {1000, 1400, 600};
+    int count[3];
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct choice choice = {0};
+        call(&choice, ALL, before, 20000, count);
+        assert_int_equal(choice.way, 0);
+        call(&choice, ALL, i == 0 ? slower : i == 1 ? faster : other, i == 2 ? 2 * TRY_LAST : 4000, count);
+        assert_int_equal(choice.way, i == 0 ? 1 : 2);
+    }
+}
+
+/* Times that vary by more than DRIFT do not keep the choice calibrating. */
+static void test_noise(void **state)
+{
+    struct choice choice = {0};
+    int count[3], shorter = 0, least = choice_short_span(BYTES);
+    uint64_t random = 1;
+    (void)state;
+    for (int i = 0; i < 10000; i++) {
+        random = random * UINT64_C(6364136223846793005) + 1442695040888963407U;
+        int ns[3] = {1000 + (int)(random >> 33) % 2000, 1100 + (int)(random >> 40) % 2000, 5000};
+        int calls = 0;
+        call(&choice, ALL, ns, 1, count);
+        for (int k = 0; k < 3; k++) calls += count[k];
+        shorter += calls == least;
+    }
+    assert_in_range(shorter, 1, 4500); /* of spans; they are a quarter as long */
+}
+
+/* The longest time of a span does not count, if there are more than two. */
+static void test_longest_is_left_out(void **state)
+{
+    struct choice choice = {0};
+    (void)state;
+    choice_add(&choice, 1000);
+    choice_add(&choice, INT64_MAX);
+    choice_add(&choice, 1200);
+    choice_end_span(&choice, 1, 4);
+    assert_int_equal(choice.ns[0], 1100);
+    choice_add(&choice, INT64_MIN);
+    choice_add(&choice, 1999);
+    choice_end_span(&choice, 1, 4);
+    assert_int_equal(choice.ns[0], 1000);
+}
+
+static void test_ways_differ(void **state)
+{
+    static const int ns[3] = {1000, 2000, 3000};
+    struct choice choice = {.way = 1};
+    int count[3];
+    (void)state;
+    call(&choice, 6, ns, 1000, count);
+    assert_int_equal(choice.way, 1);
+    choice_add(&choice, 2000);
+    choice_end_span(&choice, 4, 8);
+    assert_int_equal(choice.way, 2);
+    choice_add(&choice, 3000);
+    choice_end_span(&choice, ALL, 8);
+    assert_int_equal(choice.way, 1); /* the best one, before another one is measured */
+    choice_add(&choice, 2000);
+    choice_end_span(&choice, ALL, 8);
+    assert_int_equal(choice.way, 0); /* it is new */
+}
+
+static void test_sizes(void **state)
+{
+    (void)state;
+    assert_int_equal(choice_class(CHOICE_MIN), 0);
+    assert_int_equal(choice_class(2 * CHOICE_MIN - 1), 0);
+    assert_int_equal(choice_class(2 * CHOICE_MIN), 1);
+    assert_int_equal(choice_class(SIZE_MAX), CHOICE_CLASSES - 1);
+    assert_int_equal(choice_short_span(CHOICE_MIN), SPAN_MAX);
+    assert_int_equal(choice_short_span((size_t)1 << 40), SPAN_MIN);
+}
+
+static void test_prints(void **state)
+{
+    static const char *const names[CHOICE_WAYS] = {"a", "b", "c"};
+    struct choice choice = {0};
+    char text[64] = "", shorter[20] = "";
+    (void)state;
+    choice_print(&choice, names, text, sizeof text);
+    assert_string_equal(text, "; not measured yet");
+    choice.ns[0] = 12340, choice.ns[2] = 900;
+    choice_print(&choice, names, text, sizeof text);
+    assert_string_equal(text, "; measured: a 12.3 us, c 0.9 us");
+    choice_print(&choice, names, shorter, sizeof shorter);
+    assert_int_equal(strlen(shorter), sizeof shorter - 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_takes_the_fastest),
+        cmocka_unit_test(test_few_calls),
+        cmocka_unit_test(test_far_slower_ones_are_rare),
+        cmocka_unit_test(test_one_long_time_changes_nothing),
+        cmocka_unit_test(test_a_change_is_noticed),
+        cmocka_unit_test(test_noise),
+        cmocka_unit_test(test_longest_is_left_out),
+        cmocka_unit_test(test_ways_differ),
+        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_prints),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
