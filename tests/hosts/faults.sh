@@ -283,7 +283,8 @@ rail_rank_killed() {
     await_job 0
     report
     ended 2 "$lost" '0.out' 2
-    said 0.out 'PEER_LOST: .*rank 3' "nobody names rank 3"
+    # tutti-run of host 1 ends rank 2 at once, which may be seen first
+    said 0.out 'PEER_LOST: .*rank [23]' "nobody names a rank of host 1"
 }
 
 cut() {
