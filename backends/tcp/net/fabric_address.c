@@ -150,6 +150,12 @@ static int fail_to_choose(const tutti_host *host, const struct iface_list *list,
                        list->n > 0 ? text : "none");
 }
 
+static void set_rails(struct fabric_rails *rails, const struct iface *const *chosen, int n)
+{
+    rails->n = n < FABRIC_RAILS ? n : FABRIC_RAILS;
+    for (int i = 0; i < rails->n; i++) rails->own[i] = *chosen[i];
+}
+
 /* Chooses what the value names. */
 static int choose_named(const struct transport_config *config, const struct iface_list *list, const char *wanted,
                         struct fabric_rails *rails)
@@ -170,8 +176,7 @@ static int choose_named(const struct transport_config *config, const struct ifac
     }
     if (n > FABRIC_RAILS)
         config->host->log(1, "tcp: TUTTI_IFACE=%.64s names %d interfaces; using the first %d", wanted, n, FABRIC_RAILS);
-    rails->n = n < FABRIC_RAILS ? n : FABRIC_RAILS;
-    for (int i = 0; i < rails->n; i++) rails->own[i] = *chosen[i];
+    set_rails(rails, chosen, n);
     return TUTTI_OK;
 }
 
@@ -187,9 +192,7 @@ static int choose_others(const struct transport_config *config, const struct ifa
     chosen[0] = find_entry(left, &routed);
     if (chosen[0] == NULL) chosen[0] = iface_best(left, true);
     if (chosen[0] == NULL) return fail_to_choose(config->host, all, wanted, "every interface is excluded");
-    int n = chosen[0]->is_loopback ? 1 : iface_append_others(left, chosen, FABRIC_RAILS);
-    rails->n = n < FABRIC_RAILS ? n : FABRIC_RAILS;
-    for (int i = 0; i < rails->n; i++) rails->own[i] = *chosen[i];
+    set_rails(rails, chosen, chosen[0]->is_loopback ? 1 : iface_append_others(left, chosen, FABRIC_RAILS));
     return TUTTI_OK;
 }
 
