@@ -11,7 +11,7 @@
 
 enum { BYTES = 64 << 10, ALL = 7 }; /* three ways */
 
-/* Makes at least n calls, way i of which takes ns[i].  Counts the calls of each way. */
+/* Makes at least n calls.  A call in way i takes ns[i].  Counts the calls of each way. */
 static void call(struct choice *choice, unsigned ways, const int ns[3], int n, int count[3])
 {
     int least = choice_short_span(BYTES);

@@ -120,8 +120,8 @@ static int64_t run_step(struct fabric *fabric, const void *data, int64_t *bytes)
     return host->now_ns() - begin;
 }
 
-/* Measures the bandwidth in steps of growing size, of which the largest counts; the best of several of that size.  A
- * step is made only if it will most likely end within the limit, so a slow network carries little. */
+/* Measures the bandwidth in steps of growing size.  The largest size counts, and the best of its steps.  A step is made
+ * only if it will most likely end within the limit, so a slow network carries little. */
 static void measure_bandwidth(struct fabric *fabric, int64_t begin_ns, int64_t round_trip, tutti_link *link)
 {
     static const int64_t steps[] = {16 << 10, 64 << 10, 256 << 10, 1 << 20, 1 << 20, 1 << 20};

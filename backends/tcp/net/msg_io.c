@@ -125,7 +125,7 @@ static void release_copies(struct fabric_link *link, const struct fabric_buffer 
 
 /* ---- writing ------------------------------------------------------------------------------------------------- */
 
-/* Returns the number of connections that the peer shall use for a message, each of which notifies this rank. */
+/* Returns the number of connections over which the peer sends a message.  Each one notifies this rank. */
 static uint8_t count_parts(const struct fabric_link *link, size_t bytes)
 {
     if (link == NULL || bytes < STRIPED_MIN || link->msg.up == 0) return 1;

@@ -1,8 +1,8 @@
 /* Datagram endpoints, the receiver's side of RMA: reads the data of offered writes (rdm_offer.c) from the sender's
  * memory.
  *
- * A provider cannot cancel a read, and the program's memory must not be written after its receive has ended.  How that
- * is ensured depends on who writes the memory:
+ * A provider cannot cancel a read, and the program's memory must not be written after its receive has ended.  Who
+ * writes the memory decides what prevents that:
  *
  *   software   Such a provider needs no registered buffers (no FI_MR_LOCAL).  Reads go to buffers of this file, and
  *              their data are copied.  Reads of a receive that has ended only give back their buffers.

@@ -41,7 +41,7 @@ static bool has(unsigned ways, int way)
     return (ways >> way & 1) != 0;
 }
 
-/* Returns the way with the smallest estimate, or -1 if there are no estimates. */
+/* Returns the way with the smallest estimate.  Returns -1 if no way has one. */
 static int find_best(const struct choice *choice, unsigned ways)
 {
     int best = -1;
