@@ -161,10 +161,16 @@ static int share_topology(struct tutti_group *group, int status)
     return group->rank == 0 ? publish_topology(group, status) : receive_topology(group, status);
 }
 
-/* Groups use the figures of their tree's first group. */
-static void inherit_links(struct tutti_group *group, struct backend_entry *entry)
+/* Returns the entry of the tree's first group with the same backend.  Returns NULL in that group itself. */
+static const struct backend_entry *find_whole(const struct tutti_group *group, const struct backend_entry *entry)
 {
-    const struct backend_entry *whole = group != group->root ? entries_find(group->root, entry->backend) : NULL;
+    return group != group->root ? entries_find(group->root, entry->backend) : NULL;
+}
+
+/* Groups use the figures of their tree's first group. */
+static void inherit_links(const struct tutti_group *group, struct backend_entry *entry)
+{
+    const struct backend_entry *whole = find_whole(group, entry);
     if (whole != NULL) entry->links = whole->links;
 }
 
@@ -172,7 +178,7 @@ static void inherit_links(struct tutti_group *group, struct backend_entry *entry
  * others. */
 static int find_hosts(struct tutti_group *group, struct backend_entry *entry)
 {
-    const struct backend_entry *whole = group != group->root ? entries_find(group->root, entry->backend) : NULL;
+    const struct backend_entry *whole = find_whole(group, entry);
     if (!TUTTI_HAS(entry->backend, hosts) || group->size == 1 || (whole != NULL && whole->hosts == NULL))
         return TUTTI_OK;
     int32_t *host = calloc((size_t)group->size, sizeof *host);
