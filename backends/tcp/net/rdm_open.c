@@ -1,5 +1,4 @@
 /* Datagram endpoints: opens the provider, the endpoint and its buffers, and closes them in the right order. */
-#include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -130,7 +129,7 @@ static int publish_name(struct fabric *fabric)
     int status = fi_getname(&fabric->rdm.ep->fid, name.name, &name.bytes);
     if (status != 0 || name.bytes == 0) return fabric_fail(fabric, "fi_getname", status);
     fabric->address.family = fabric->rails.own[0].family;
-    inet_pton(fabric->rails.own[0].family == 4 ? AF_INET : AF_INET6, fabric->rails.own[0].text, fabric->address.ip);
+    memcpy(fabric->address.ip, fabric->rails.own[0].ip, sizeof fabric->address.ip);
     rdm_open_probes(fabric, &fabric->address);
     name.host = fabric->address;
     fabric->rdm.name_bytes = name.bytes;
