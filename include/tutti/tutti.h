@@ -77,6 +77,14 @@ typedef struct tutti_work tutti_work;
  * failing call. */
 TUTTI_API const char *tutti_last_error(void);
 
+/* Sets the calling thread's error message, formatted as printf does, and returns status: for libraries that build on
+ * Tutti and report failures as it does.  At most 1,023 bytes are kept. */
+TUTTI_API int tutti_set_error(int status, const char *format, ...)
+#ifdef __GNUC__
+    __attribute__((format(printf, 2, 3)))
+#endif
+    ;
+
 /* Returns the status as text: "TUTTI_ERR_TIMEOUT" for TUTTI_ERR_TIMEOUT.  Never NULL. */
 TUTTI_API const char *tutti_status_string(int status);
 
