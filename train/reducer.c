@@ -37,14 +37,24 @@ static int check_call(const tutti_reducer_opts *opts, tutti_reducer **reducer)
 {
     if (reducer == NULL)
         return tutti_set_error(TUTTI_ERR_INVALID_ARGUMENT, "reducer_create: reducer is NULL; pass where to store it");
-    if (tutti_get_rank(opts->group) < 0)
-        return tutti_set_error(TUTTI_ERR_INVALID_ARGUMENT,
-                               "reducer_create: this rank is not in the group, or there is no default group");
-    if (tutti_get_device(opts->group).type == TUTTI_CPU) return TUTTI_OK;
+    if (tutti_get_rank(opts->group) >= 0) return TUTTI_OK;
     return tutti_set_error(TUTTI_ERR_INVALID_ARGUMENT,
-                           "reducer_create: backend \"%s\" serves no CPU tensors, which the ranks agree with; make the "
-                           "group with \"cpu:tcp,cuda:nccl\"",
-                           tutti_get_backend(opts->group));
+                           "reducer_create: this rank is not in the group, or there is no default group");
+}
+
+/* Makes a group for messages in host memory, if the reducer's serves CUDA alone. */
+static int make_control(struct tutti_reducer *reducer)
+{
+    tutti_group_opts opts = {.parent = reducer->group, .backend = "cpu:tcp", .members_only = true};
+    reducer->control = reducer->group;
+    if (tutti_get_device(reducer->group).type == TUTTI_CPU) return TUTTI_OK;
+    int *ranks = calloc((size_t)reducer->size, sizeof *ranks);
+    if (ranks == NULL) return tutti_set_error(TUTTI_ERR_NO_MEMORY, "reducer_create: out of memory for a list of ranks");
+    for (int i = 0; i < reducer->size; i++) ranks[i] = tutti_get_global_rank(reducer->group, i);
+    int status = tutti_new_group(ranks, reducer->size, &opts, &reducer->control);
+    reducer->has_control = status == TUTTI_OK;
+    free(ranks);
+    return status;
 }
 
 int tutti_reducer_create_sized(const tutti_parameter *parameters, size_t parameter_bytes, int n,
@@ -65,7 +75,8 @@ int tutti_reducer_create_sized(const tutti_parameter *parameters, size_t paramet
     made->rank = tutti_get_rank(options.group);
     made->size = tutti_get_world_size(options.group);
     made->sync = true;
-    status = meet(made, prepare(made, parameters, parameter_bytes, n));
+    status = make_control(made);
+    if (status == TUTTI_OK) status = meet(made, prepare(made, parameters, parameter_bytes, n));
     sequence_reset(made);
     if (status != TUTTI_OK)
         tutti_reducer_destroy(made);
@@ -83,6 +94,7 @@ void tutti_reducer_destroy(tutti_reducer *reducer)
     reducer_layout_free(reducer);
     for (int i = 0; i < reducer->n; i++) free(reducer->parameter[i].name);
     free(reducer->parameter);
+    if (reducer->has_control) tutti_destroy_process_group(reducer->control);
     pthread_mutex_destroy(&reducer->lock);
     free(reducer);
     tutti_set_error(TUTTI_OK, "%s", text); /* that of a failed create */

@@ -34,7 +34,7 @@ int reducer_exchange_failures(struct tutti_reducer *reducer, int status, const c
 {
     struct failure own = {.status = status};
     tutti_bytes *message = calloc((size_t)reducer->size, sizeof *message);
-    tutti_opts opts = reducer_opts(reducer, NULL);
+    tutti_opts opts = reducer_control_opts(reducer, NULL);
     if (status < 0) snprintf(own.text, sizeof own.text, "%s", text);
     if (message == NULL) {
         tutti_abort(reducer->group, "a reducer is out of memory");
@@ -50,7 +50,7 @@ int reducer_exchange_failures(struct tutti_reducer *reducer, int status, const c
 int reducer_agree(struct tutti_reducer *reducer, int status, const char *text)
 {
     int32_t failed = status < 0;
-    tutti_opts opts = reducer_opts(reducer, NULL);
+    tutti_opts opts = reducer_control_opts(reducer, NULL);
     int result = tutti_all_reduce(tutti_view(&failed, 1), TUTTI_MAX, &opts);
     if (result != TUTTI_OK || failed == 0) return result;
     return reducer_exchange_failures(reducer, status, text);
@@ -133,9 +133,8 @@ static int compare(const char *first, const char *own, char *text, size_t capaci
 static int find_mismatch(struct tutti_reducer *reducer, char *list)
 {
     char text[REDUCER_TEXT] = "";
-    tutti_opts opts = reducer_opts(reducer, NULL);
+    tutti_opts opts = reducer_control_opts(reducer, NULL);
     tutti_bytes first = {list, strlen(list) + 1};
-    opts.group_rank = true;
     int status = tutti_broadcast_bytes(&first, 0, &opts);
     if (status != TUTTI_OK) return status;
     if (reducer->rank != 0 && first.bytes > 0) {
@@ -154,7 +153,7 @@ int reducer_agree_on_list(struct tutti_reducer *reducer, int status, const char 
         text = "out of memory for the list of parameters";
     }
     uint64_t own = list != NULL ? hash(list) : 0, agreed[3] = {own, ~own, status < 0};
-    tutti_opts opts = reducer_opts(reducer, NULL);
+    tutti_opts opts = reducer_control_opts(reducer, NULL);
     int result = tutti_all_reduce(tutti_view(agreed, 3), TUTTI_MAX, &opts);
     if (result == TUTTI_OK && agreed[2] != 0)
         result = reducer_exchange_failures(reducer, status, text);

@@ -179,9 +179,8 @@ static void complete_order(struct tutti_reducer *reducer)
 /* Makes buckets of the order in which rank 0 has reported. */
 static int rebuild(struct tutti_reducer *reducer)
 {
-    tutti_opts opts = reducer_opts(reducer, NULL);
+    tutti_opts opts = reducer_control_opts(reducer, NULL);
     bool *seen = (bool *)reducer->offsets; /* rewritten by the assignment */
-    opts.group_rank = true;
     complete_order(reducer);
     int status = tutti_broadcast(tutti_view(reducer->order, reducer->n), 0, &opts);
     if (status != TUTTI_OK) return status;

@@ -11,7 +11,7 @@
 static int shadow(struct tutti_reducer *reducer)
 {
     for (;;) {
-        tutti_opts opts = reducer_opts(reducer, NULL);
+        tutti_opts opts = reducer_control_opts(reducer, NULL);
         reducer->active = 0;
         int status = tutti_all_reduce(tutti_view(&reducer->active, 1), TUTTI_SUM, &opts);
         if (status != TUTTI_OK || reducer->active == 0) return status;
@@ -24,7 +24,7 @@ static int shadow(struct tutti_reducer *reducer)
 static int share_values(struct tutti_reducer *reducer)
 {
     int64_t last = reducer->iterations * reducer->size + reducer->rank;
-    tutti_opts opts = reducer_opts(reducer, NULL);
+    tutti_opts opts = reducer_control_opts(reducer, NULL);
     int status = tutti_all_reduce(tutti_view(&last, 1), TUTTI_MAX, &opts);
     return status == TUTTI_OK ? values_broadcast(reducer, (int)(last % reducer->size)) : status;
 }

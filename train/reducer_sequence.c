@@ -25,6 +25,12 @@ tutti_opts reducer_opts(const struct tutti_reducer *reducer, tutti_work **work)
                         .timeout_ms = reducer->opts.timeout_ms};
 }
 
+tutti_opts reducer_control_opts(const struct tutti_reducer *reducer, tutti_work **work)
+{
+    return (tutti_opts){
+        .group = reducer->control, .async_op = work, .timeout_ms = reducer->opts.timeout_ms, .group_rank = true};
+}
+
 void sequence_fail(struct tutti_reducer *reducer, int status)
 {
     if (status == TUTTI_OK || reducer->status != TUTTI_OK) return;
@@ -35,7 +41,9 @@ void sequence_fail(struct tutti_reducer *reducer, int status)
 void sequence_give_up(struct tutti_reducer *reducer, int status)
 {
     sequence_fail(reducer, status);
-    if (status != TUTTI_OK) tutti_abort(reducer->group, reducer->text);
+    if (status == TUTTI_OK) return;
+    tutti_abort(reducer->group, reducer->text);
+    if (reducer->has_control) tutti_abort(reducer->control, reducer->text);
 }
 
 /* Keeps the failure of an operation that could not start.  What is refused is refused on all ranks. */
@@ -68,7 +76,7 @@ void sequence_reset(struct tutti_reducer *reducer)
 /* Starts the header of an iteration. */
 static void begin(struct tutti_reducer *reducer)
 {
-    tutti_opts opts = reducer_opts(reducer, &reducer->header);
+    tutti_opts opts = reducer_control_opts(reducer, &reducer->header);
     reducer->cursor.has_begun = true;
     if (!reducer->opts.join || reducer->is_shadow) return; /* a joined rank has done it */
     reducer->active = 1;
@@ -77,7 +85,7 @@ static void begin(struct tutti_reducer *reducer)
 
 static void start_trailer(struct tutti_reducer *reducer)
 {
-    tutti_opts opts = reducer_opts(reducer, &reducer->trailer);
+    tutti_opts opts = reducer_control_opts(reducer, &reducer->trailer);
     int32_t *used = reducer->agreed + 1;
     for (int i = 0; i < reducer->n; i++) used[i] = reducer->parameter[i].is_used && !reducer->is_shadow;
     int64_t n = reducer->opts.find_unused ? reducer->n + 1 : 1;

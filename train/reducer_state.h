@@ -51,6 +51,8 @@ struct tutti_reducer {
     pthread_mutex_t lock;
     tutti_reducer_opts opts;
     tutti_group *group;
+    tutti_group *control; /* for messages in host memory; group, unless that serves CUDA alone */
+    bool has_control;     /* control is the reducer's own */
     int rank, size, n, buckets, most_phases, generation;
     struct parameter *parameter;
     struct bucket *bucket;
@@ -74,6 +76,9 @@ struct tutti_reducer {
 
 /* Returns the options of an operation of the reducer. */
 tutti_opts reducer_opts(const struct tutti_reducer *reducer, tutti_work **work);
+
+/* Returns the same for a message by which the ranks agree.  Roots are ranks of the group. */
+tutti_opts reducer_control_opts(const struct tutti_reducer *reducer, tutti_work **work);
 
 /* True if gradients are in buckets of CPU memory and the program's own memory is not used. */
 static inline bool reducer_has_views(const struct tutti_reducer *reducer)

@@ -29,8 +29,8 @@
  * program computes them in the buckets.  CUDA gradients are reduced in place in the program's memory, and a bucket's
  * gradients start as one operation.
  *
- * CUDA: the group must serve CPU tensors as well ("cpu:tcp,cuda:nccl", or "cpu:tcp,cuda:tcp", which stages), for the small
- * messages by which the ranks agree.  Gradients are reduced behind what opts->stream holds when they are reported, and
+ * CUDA: the ranks agree by small messages in host memory.  If the group serves CUDA alone, the reducer makes a group of
+ * backend tcp for them.  Gradients are reduced behind what opts->stream holds when they are reported, and
  * tutti_reducer_wait orders that stream behind the results without waiting for them on the host.  Not available for
  * CUDA gradients: views, compression, hooks, join, divide_by_active.
  *
