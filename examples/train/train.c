@@ -2,6 +2,7 @@
 #include "../example.h"
 #include "digits.h"
 #include "mlp.h"
+#include "powersgd.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -20,12 +21,14 @@ enum { HELD_OUT = 357, SHARDS = 8, TREE_DEPTH = 3 };
 struct options {
     const char *backend, *data, *csv_log;
     int epochs, batch, bucket_kib;
+    int powersgd;         /* rank of PowerSGD's matrices; 0: send whole gradients */
     tutti_dtype compress; /* 0: send float32 */
 };
 
 struct trainer {
     struct mlp *net;
     tutti_reducer *reducer;
+    struct powersgd powersgd;
     tutti_tensor value[MLP_LAYERS_MAX], gradient[MLP_LAYERS_MAX]; /* the network's arrays, or copies on a device */
     float *partial[TREE_DEPTH]; /* sums of a part of the shards, by level of the tree */
     double loss[SHARDS];        /* sums over the epoch */
@@ -145,6 +148,14 @@ static void trainer_init(struct trainer *trainer, struct mlp *net, const struct 
                                .first_bucket_bytes = bucket_bytes,
                                .compress = options->compress,
                                .error_feedback = options->compress != 0};
+    if (options->powersgd > 0) {
+        opts.hook = powersgd_hook;
+        opts.hook_argument = &trainer->powersgd;
+        opts.hook_phases = POWERSGD_PHASES;
+        trainer->powersgd.rank = options->powersgd;
+    }
+    for (int i = 0; i < net->layers && opts.hook; i++)
+        powersgd_add(&trainer->powersgd, i, net->size[i] + 1, net->size[i + 1]); /* the biases are the last row */
     TUTTI_CHECK(tutti_reducer_create(list, net->layers, &opts, &trainer->reducer));
     for (int i = 0; i < net->layers; i++)
         if (trainer->value[i].device.type != TUTTI_CPU) tensor_get(net->value + net->begin[i], trainer->value[i]);
@@ -153,6 +164,7 @@ static void trainer_init(struct trainer *trainer, struct mlp *net, const struct 
 static void trainer_free(struct trainer *trainer)
 {
     tutti_reducer_destroy(trainer->reducer);
+    powersgd_free(&trainer->powersgd);
     for (int i = 0; i < TREE_DEPTH; i++) free(trainer->partial[i]);
     for (int i = 0; i < trainer->net->layers; i++) {
         if (trainer->value[i].device.type == TUTTI_CPU) continue;
@@ -214,6 +226,8 @@ static double train(struct mlp *net, const struct digits *data, const struct opt
         if (csv) fprintf(csv, "%d,%.17g,%.4f\n", epoch, loss, accuracy);
     }
     if (csv) fclose(csv);
+    int64_t bytes = options->powersgd > 0 ? trainer.powersgd.bytes : tutti_reducer_bytes(trainer.reducer);
+    if (rank == 0) printf("%.2f MB of gradients passed to collectives\n", (double)bytes / 1e6);
     trainer_free(&trainer);
     tensor_free(totals);
     return accuracy;
@@ -228,7 +242,7 @@ __attribute__((format(printf, 1, 2))) static void usage(const char *format, ...)
     vfprintf(stderr, format, arguments);
     va_end(arguments);
     fprintf(stderr, "\nusage: train [tcp|mpi|nccl] [--epochs N] [--batch N] [--hidden N[,N..]] [--bucket KIB] "
-                    "[--compress DTYPE] [--data FILE] [--csv-log FILE]\n");
+                    "[--compress DTYPE | --powersgd RANK] [--data FILE] [--csv-log FILE]\n");
     exit(2);
 }
 
@@ -278,6 +292,8 @@ static void parse(int argc, char **argv, struct options *options, struct mlp *ne
             options->bucket_kib = positive(name, argv[i], 1 << 20);
         else if (!strcmp(name, "--compress"))
             options->compress = parse_compress(argv[i]);
+        else if (!strcmp(name, "--powersgd"))
+            options->powersgd = positive(name, argv[i], 64);
         else if (!strcmp(name, "--hidden"))
             parse_hidden(net, argv[i]);
         else if (!strcmp(name, "--data"))
@@ -291,7 +307,7 @@ static void parse(int argc, char **argv, struct options *options, struct mlp *ne
 
 int main(int argc, char **argv)
 {
-    struct options options = {"tcp", EXAMPLES_DATA_DIR "/digits.csv", NULL, 20, 64, 32, 0};
+    struct options options = {"tcp", EXAMPLES_DATA_DIR "/digits.csv", NULL, 20, 64, 32, 0, 0};
     struct mlp net = {.layers = 3, .size = {DIGIT_PIXELS, 128, 64, DIGIT_CLASSES}};
     parse(argc, argv, &options, &net);
     setvbuf(stdout, NULL, _IOLBF, 0);

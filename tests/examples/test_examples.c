@@ -140,7 +140,7 @@ static void read_curve(const char *path, struct curve *curve)
 }
 
 /* Trains on this many ranks and returns the loss curve. */
-static struct curve train(const char *ranks, const char *batch, const char *bucket_kib, const char *compress)
+static struct curve train(const char *ranks, const char *batch, const char *bucket_kib, const char *const *more)
 {
     char path[4096], log[] = "/tmp/tutti-train-XXXXXX";
     struct curve curve;
@@ -148,8 +148,9 @@ static struct curve train(const char *ranks, const char *batch, const char *buck
     assert_true(fd >= 0);
     close(fd);
     path_of("train", path, sizeof path);
-    struct launch launch = RUN("-n", ranks, "--no-prefix", path, backend(), "--epochs", "20", "--batch", batch,
-                               "--bucket", bucket_kib, "--csv-log", log, compress ? "--compress" : NULL, compress);
+    struct launch launch =
+        RUN("-n", ranks, "--no-prefix", path, backend(), "--epochs", "20", "--batch", batch, "--bucket", bucket_kib,
+            "--csv-log", log, more != NULL ? more[0] : NULL, more != NULL ? more[1] : NULL);
     if (launch.status != 0) fail_msg("train on %s ended with %d: %s", ranks, launch.status, launch.err.data);
     assert_has(&launch.out, "epoch 20  loss 0.0");
     assert_has(&launch.out, "% on 357 held-out rows, ");
@@ -198,13 +199,14 @@ static void uneven_shares_weigh_right(void **state)
 /* Compressed gradients train as well: the loss ends near that of float32. */
 static void training_with_compression(void **state)
 {
-    static const char *const dtypes[] = {"bfloat16", "float16", "float8_e4m3fn"};
+    static const char *const forms[][2] = {
+        {"--compress", "bfloat16"}, {"--compress", "float16"}, {"--compress", "float8_e4m3fn"}, {"--powersgd", "4"}};
     (void)state;
     struct curve one = train("1", "64", "32", NULL);
-    for (int i = 0; i < 3; i++) {
-        struct curve curve = train("2", "64", "32", dtypes[i]);
+    for (int i = 0; i < 4; i++) {
+        struct curve curve = train("2", "64", "32", forms[i]);
         double ratio = curve.loss[EPOCHS - 1] / one.loss[EPOCHS - 1];
-        if (ratio < 0.9 || ratio > 1.1) fail_msg("%s: the last loss is %g times that of float32", dtypes[i], ratio);
+        if (ratio < 0.9 || ratio > 1.1) fail_msg("%s: the last loss is %g times that of float32", forms[i][1], ratio);
     }
 }
 
