@@ -204,6 +204,7 @@ static int run_abort(tutti_group *group, int rank, int size, void *argument)
     (void)argument;
     EXPECT(model_make_reducer(group, rank, (tutti_reducer_opts){0}, &model, &reducer) == TUTTI_OK);
     RUN(model_iterate(group, reducer, 0, rank, size, size));
+    EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK); /* all have ended that iteration */
     for (int i = 0; i < LAYERS / 2; i++) {
         model_set_gradient(reducer, 1, i, rank);
         tutti_reducer_ready(reducer, i);

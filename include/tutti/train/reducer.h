@@ -35,8 +35,8 @@
  * CUDA gradients: views, compression, hooks, join, divide_by_active.
  *
  * Failures: an error that concerns all ranks is returned on all of them, with the same message.  Unless the group has
- * failed, the next iteration may follow.  After an error of tutti_reducer_wait gradients in the program's memory are
- * unchanged; views and CUDA gradients are undefined.
+ * failed, the next iteration may follow, and gradients in the program's memory are unchanged; views and CUDA gradients
+ * are undefined.  After the group has failed all gradients are undefined.
  *
  * Results repeat from run to run if the ranks report in the same order in the first iteration; with
  * TUTTI_DETERMINISTIC=1 they depend on neither buckets nor order (except with compression to float8, whose blocks
