@@ -128,7 +128,9 @@ static int run_refusals(tutti_group *group, int rank, int size, void *argument)
     bad[1] = model->list[2];
     none.gradient_as_bucket_view = true;
     if (wrong) bad[1].gradient.numel = INT64_MAX / 64;
-    RUN(refuse_list(group, bad, 2, none, "rank 1: "));
+    RUN(refuse_list(group, bad, 2, none, "rank 1: the gradients together exceed any memory"));
+    bad[1].gradient.numel = (int64_t)1 << 46; /* more than the address space */
+    RUN(refuse_list(group, bad, 2, none, "rank 0: cannot allocate buckets of 28147497671"));
     bad[1] = model->list[2];
     free(model);
     return 0;
