@@ -228,6 +228,49 @@ static int run_joined(tutti_group *group, int rank, int size, void *argument)
     return 0;
 }
 
+/* Unaligned gradients, and dtypes that are not compressed beside those that are. */
+static int run_mixed(tutti_group *group, int rank, int size, void *argument)
+{
+    enum { N = 500 };
+    char *memory = calloc(1, 4 * 8 * N + 8);
+    tutti_reducer *reducer;
+    tutti_reducer_opts opts = *(const tutti_reducer_opts *)argument;
+    EXPECT(memory != NULL);
+    opts.group = group;
+    opts.bucket_bytes = opts.first_bucket_bytes = 1;
+    tutti_parameter list[] = {{"a", {0}, tutti_tensor_of(memory + 1, N, TUTTI_FLOAT32)},
+                              {"b", {0}, tutti_tensor_of(memory + 8 * N + 1, N, TUTTI_INT64)},
+                              {"c", {0}, tutti_tensor_of(memory + 16 * N + 1, N, TUTTI_FLOAT64)},
+                              {"d", {0}, tutti_tensor_of(memory + 24 * N + 1, 2, TUTTI_FLOAT32)}};
+    EXPECT(tutti_reducer_create(list, 4, &opts, &reducer) == TUTTI_OK);
+    for (int k = 0; k < 3; k++) {
+        float a = (float)rank;
+        int64_t b = 10 * rank;
+        double c = 2.0 * rank;
+        for (int i = 0; i < N; i++) {
+            memcpy(memory + 1 + i * 4, &a, sizeof a);
+            memcpy(memory + 8 * N + 1 + i * 8, &b, sizeof b);
+            memcpy(memory + 16 * N + 1 + i * 8, &c, sizeof c);
+        }
+        for (int i = 0; i < 4; i++) EXPECT(tutti_reducer_ready(reducer, (i + rank) % 4) == TUTTI_OK);
+        EXPECT(tutti_reducer_wait(reducer) == TUTTI_OK);
+        memcpy(&a, memory + 1 + (N - 1) * 4, sizeof a);
+        memcpy(&b, memory + 8 * N + 1 + (N - 1) * 8, sizeof b);
+        memcpy(&c, memory + 16 * N + 1 + (N - 1) * 8, sizeof c);
+        EXPECT(a == (float)(size - 1) / 2 && b == 5 * (size - 1) && c == size - 1);
+    }
+    tutti_reducer_destroy(reducer);
+    free(memory);
+    return 0;
+}
+
+static void test_mixed(void **state)
+{
+    static const tutti_reducer_opts opts[] = {{.compress = TUTTI_BFLOAT16}, {.compress = TUTTI_FLOAT8_E4M3FN}, {0}};
+    (void)state;
+    for (int i = 0; i < 3; i++) ranks_run(3, run_mixed, (void *)(uintptr_t)&opts[i]);
+}
+
 static void test_ends(void **state)
 {
     static const tutti_reducer_opts opts[] = {
@@ -302,7 +345,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_blocks),      cmocka_unit_test(test_special_blocks),
                                        cmocka_unit_test(test_compression), cmocka_unit_test(test_feedback),
-                                       cmocka_unit_test(test_ends),        cmocka_unit_test(test_hook)};
+                                       cmocka_unit_test(test_mixed),       cmocka_unit_test(test_ends),
+                                       cmocka_unit_test(test_hook)};
     ranks_setup();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
