@@ -1,7 +1,7 @@
 #!/bin/bash
-# Measures the reducer's iteration between two hosts of network namespaces that are joined by a link of RATE: 32 MiB of
-# gradients as they are and compressed, against buckets by hand.  Then trains the digits for an epoch in each form.
-# Needs root, and takes about a minute.
+# Measures the reducer's iteration between two hosts of network namespaces that are joined by a link of RATE: 16 MiB of
+# gradients as they are and compressed, against buckets by hand, alone and beside computation (SPIN=1: that spins).
+# Then trains the digits in each form.  Needs root, and takes about a minute.
 #
 #   tests/soak/reducer.sh [BUILD_DIR] [RATE]     default: build 1gbit
 set -uo pipefail
@@ -16,7 +16,7 @@ hosts_up 2
 for host in 0 1; do shape "$host" eth0 "$rate"; done
 # shellcheck disable=SC2154 # hosts.sh sets build and work
 export TUTTI_BACKEND_PATH=$build/lib/tutti
-nodes 10.77.0.1 "0 1" 1 "$build/tests/bench_reducer" 32 50 7
+nodes 10.77.0.1 "0 1" 1 "$build/tests/bench_reducer" 16 50 5 150 1024
 all_well "bench_reducer"
 sed 's/^\[0\] //' "$work/0.out"
 jobs_clear
