@@ -28,6 +28,7 @@ static const struct example {
     {"all_reduce",
      {"Rank @ has the sum of the ranks [6]", "Rank @ has the sum, counted from 1 [10]",
       "Rank @ has the average, counted from 1 [2.5]"}},
+    {"minloc", {"Rank @ knows that rank 1 has the smallest loss, 0.25"}},
     {"timed", {"reduce and all_reduce of 1048576 floats took # seconds"}},
     {"all_to_all_single",
      {"Rank 0 sent [0, 1, 2, 3]", "Rank 1 sent [4, 5, 6, 7]", "Rank 2 sent [8, 9, 10, 11]",
