@@ -1,4 +1,5 @@
-/* Each example under tutti-run, on the backend of TUTTI_TEST_BACKEND (tcp).  Its output equals the tutorials'. */
+/* Each example under tutti-run, on the backend of TUTTI_TEST_BACKEND (tcp).  Its output equals the tutorials', or says
+ * that the result is one rank's. */
 #include "tools/launch.h"
 
 #include <ctype.h>
@@ -35,6 +36,28 @@ static const struct example {
       "Rank 2 has [2, 6, 10, 14]", "Rank 3 has [3, 7, 11, 15]"}},
     {"async_all_reduce",
      {"Rank @ has [6] in each of 4194304 elements", "all_reduce # s, compute # s, both # s: overlap # %"}},
+    {"stencil",
+     {"step 100: the largest change is 0.002686", "step 200: the largest change is 0.001341",
+      "step 300: the largest change is 0.000896", "step 400: the largest change is 0.000672",
+      "2 x 2 ranks: # million cells a second, # % of the time waiting for edges",
+      "0 of 75000 cells differ from one rank's"}},
+    {"pipeline",
+     {"Rank @: layers # to #, # micro-batches in flight, waited # % of the time",
+      "bubble of 4 stages and 12 micro-batches: 20 % of the schedule",
+      "gradients differ by at most 0 from one rank's"}},
+    {"tensor_parallel",
+     {"Rank @ has 4608 of 18432 weights; Y and gradients differ from the unsplit block's by at most #: right"}},
+    {"moe",
+     {"Rank 0 sent 512 copies of 256 tokens, its experts got 367: right",
+      "Rank 1 sent 412 copies of 206 tokens, its experts got 341: right",
+      "Rank 2 sent 312 copies of 156 tokens, its experts got 414: right",
+      "Rank 3 sent 212 copies of 106 tokens, its experts got 326: right",
+      "the busiest rank has 1.14 times the average load"}},
+    {"parameter_server",
+     {"Rank 1 sent 150 gradients of 33.7 entries, each late by # gradients of others",
+      "Rank 2 sent 150 gradients of 34.0 entries, each late by # gradients of others",
+      "Rank 3 sent 150 gradients of 34.2 entries, each late by # gradients of others",
+      "Rank 0 applied 450 gradients: mean error of the weights 0.43 before, # after"}},
     {"spawn", {"Rank @ of 4 has [6]", "All 4 ranks are done"}},
 };
 
