@@ -9,7 +9,7 @@
 void linear_forward(const struct linear *linear, const float *x, float *y, int rows)
 {
     int in = linear->in, out = linear->out;
-    memset(y, 0, (size_t)rows * (size_t)out * sizeof *y);
+    if (!linear->bias) memset(y, 0, (size_t)rows * (size_t)out * sizeof *y);
     for (int r = 0; r < rows && linear->bias; r++)
         memcpy(y + (size_t)r * (size_t)out, linear->bias->value, (size_t)out * sizeof *y);
     matrix_add_product(matrix_of(y, rows, out, out), matrix_of(x, rows, in, in),
@@ -20,7 +20,8 @@ void linear_backward(const struct linear *linear, const float *x, const float *d
 {
     int in = linear->in, out = linear->out;
     struct matrix dy_matrix = matrix_of(dy, rows, out, out);
-    for (int64_t i = 0; i < (int64_t)rows * out && linear->bias; i++) linear->bias->gradient[i % out] += dy[i];
+    for (int r = 0; r < rows && linear->bias; r++)
+        for (int i = 0; i < out; i++) linear->bias->gradient[i] += dy[r * out + i];
     matrix_add_product(matrix_of(linear->weight->gradient, in, out, out), matrix_transposed(matrix_of(x, rows, in, in)),
                        dy_matrix);
     memset(dx, 0, (size_t)rows * (size_t)in * sizeof *dx);
@@ -142,20 +143,24 @@ void attention_backward(const struct attention *attention, const float *qkv, con
 
 /* ---- one value or one row at a time ------------------------------------------------------------------------- */
 
+/* GELU by tanh, 0.5 x (1 + tanh(u)), is x times the logistic function of 2 u. */
 static const float gelu_factor = 0.79788456f, gelu_cubic = 0.044715f; /* sqrt(2 / pi), and Hendrycks and Gimpel's */
+
+static float logistic(float x)
+{
+    return 1 / (1 + expf(-2 * gelu_factor * (x + gelu_cubic * x * x * x)));
+}
 
 void gelu_forward(const float *x, float *y, int64_t n)
 {
-    for (int64_t i = 0; i < n; i++)
-        y[i] = 0.5f * x[i] * (1 + tanhf(gelu_factor * (x[i] + gelu_cubic * x[i] * x[i] * x[i])));
+    for (int64_t i = 0; i < n; i++) y[i] = x[i] * logistic(x[i]);
 }
 
 void gelu_backward(const float *x, float *gradient, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
-        float t = tanhf(gelu_factor * (x[i] + gelu_cubic * x[i] * x[i] * x[i]));
-        float inner = gelu_factor * (1 + 3 * gelu_cubic * x[i] * x[i]);
-        gradient[i] *= 0.5f * (1 + t) + 0.5f * x[i] * (1 - t * t) * inner;
+        float part = logistic(x[i]), slope = 2 * gelu_factor * (1 + 3 * gelu_cubic * x[i] * x[i]);
+        gradient[i] *= part + x[i] * part * (1 - part) * slope;
     }
 }
 
