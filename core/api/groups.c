@@ -1,4 +1,4 @@
-/* The public functions that make, query and abort groups, and those that return the library's version and errors. */
+/* The public functions that make, query and abort groups. */
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "api/hooks.h"
-#include "base/dtype.h"
 #include "base/error.h"
 #include "base/sized.h"
 #include "group/default_group.h"
@@ -18,41 +17,6 @@
 #include "group/shared_transport.h"
 #include "group/split.h"
 #include "group/subgroup.h"
-
-const char *tutti_last_error(void)
-{
-    return error_text();
-}
-
-const char *tutti_status_string(int status)
-{
-    return error_name(status);
-}
-
-const char *tutti_version(void)
-{
-    return TUTTI_VERSION;
-}
-
-int tutti_abi_version(void)
-{
-    return TUTTI_ABI_VERSION;
-}
-
-const char *tutti_kind_name(tutti_kind kind)
-{
-    return tutti_kind_find(kind)->name;
-}
-
-const char *tutti_dtype_name(tutti_dtype dtype)
-{
-    return dtype_name(dtype);
-}
-
-const char *tutti_reduce_op_name(tutti_reduce_op op)
-{
-    return reduce_op_name(op);
-}
 
 /* ---- queries ----------------------------------------------------------------------------------------------------- */
 

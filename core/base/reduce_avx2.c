@@ -12,6 +12,8 @@
 #pragma GCC optimize("fp-contract=off", "no-trapping-math")
 #endif
 
+#include "base/cast_x86.h"
+
 #define HALF_LANES 8
 typedef __m256 half_vector;
 
@@ -20,12 +22,16 @@ static inline half_vector half_load(const void *p)
     return _mm256_cvtph_ps(_mm_loadu_si128(p));
 }
 
-static inline void half_store(void *p, half_vector x)
+static inline half_vector half_clean(half_vector x)
 {
     __m256 nan = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fc00000));
-    __m256 clean = _mm256_blendv_ps(x, nan, _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
 
-    _mm_storeu_si128(p, _mm256_cvtps_ph(clean, _MM_FROUND_TO_NEAREST_INT));
+    return _mm256_blendv_ps(x, nan, _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+}
+
+static inline void half_store(void *p, half_vector x)
+{
+    _mm_storeu_si128(p, _mm256_cvtps_ph(half_clean(x), _MM_FROUND_TO_NEAREST_INT));
 }
 
 #define VERSION avx2

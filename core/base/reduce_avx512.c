@@ -13,6 +13,8 @@
 #pragma GCC optimize("fp-contract=off", "no-trapping-math")
 #endif
 
+#include "base/cast_x86.h"
+
 #define HALF_LANES 16
 typedef __m512 half_vector;
 
@@ -21,12 +23,16 @@ static inline half_vector half_load(const void *p)
     return _mm512_cvtph_ps(_mm256_loadu_si256(p));
 }
 
-static inline void half_store(void *p, half_vector x)
+static inline half_vector half_clean(half_vector x)
 {
     __m512 nan = _mm512_castsi512_ps(_mm512_set1_epi32(0x7fc00000));
-    __m512 clean = _mm512_mask_mov_ps(x, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), nan);
 
-    _mm256_storeu_si256(p, _mm512_cvtps_ph(clean, _MM_FROUND_TO_NEAREST_INT));
+    return _mm512_mask_mov_ps(x, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), nan);
+}
+
+static inline void half_store(void *p, half_vector x)
+{
+    _mm256_storeu_si256(p, _mm512_cvtps_ph(half_clean(x), _MM_FROUND_TO_NEAREST_INT));
 }
 
 #define VERSION avx512

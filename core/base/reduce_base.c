@@ -17,12 +17,16 @@ static inline half_vector half_load(const void *p)
     return vcvt_f32_f16(x);
 }
 
+static inline half_vector half_clean(half_vector x)
+{
+    return vbslq_f32(vceqq_f32(x, x), x, vreinterpretq_f32_u32(vdupq_n_u32(0x7fc00000)));
+}
+
 static inline void half_store(void *p, half_vector x)
 {
-    float32x4_t nan = vreinterpretq_f32_u32(vdupq_n_u32(0x7fc00000));
-    float16x4_t clean = vcvt_f16_f32(vbslq_f32(vceqq_f32(x, x), x, nan));
+    float16x4_t narrow = vcvt_f16_f32(half_clean(x));
 
-    memcpy(p, &clean, sizeof clean);
+    memcpy(p, &narrow, sizeof narrow);
 }
 #endif
 

@@ -1,34 +1,14 @@
 /* The reduction loops, included once by each reduce_<version>.c, which selects the instruction set and defines
  *   VERSION           the name of the struct reduce_version that this makes
  *   HALF_LANES        if the set converts float16 in hardware: how many at once, in a half_vector of float32, with
- *                     half_load and half_store (which makes a NaN canonical)
+ *                     half_load, half_clean (makes a NaN canonical) and half_store (the same)
+ *   BYTE_LANES        if it has vector code for float8: how many at once (cast_x86.h)
  *
- * Every loop is plain C for the compiler to vectorise.  dst may be a or b itself but never overlaps them otherwise, so
- * no iteration depends on another.  EACH states that: the compiler's own check takes dst == a for an overlap and would
- * run the most frequent call as scalar code. */
+ * dst may be a or b itself but never overlaps them otherwise, so no iteration depends on another. */
+#include "base/cast_template.h"
+#include "base/loops.h"
 #include "base/minifloat.h"
 #include "base/reduce_version.h"
-
-#ifdef __clang__
-#pragma STDC FP_CONTRACT OFF
-#pragma clang diagnostic ignored "-Wpass-failed" /* without optimisation or with sanitizers, loops stay scalar */
-#define EACH _Pragma("clang loop vectorize(assume_safety)") for (int64_t i = 0; i < n; i++)
-#else
-#define EACH _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++)
-#endif
-
-/* Elements in memory, at any address and of any declared type. */
-#define UNALIGNED(type, name) typedef type name __attribute__((aligned(1), may_alias))
-UNALIGNED(int8_t, i8);
-UNALIGNED(int16_t, i16);
-UNALIGNED(int32_t, i32);
-UNALIGNED(int64_t, i64);
-UNALIGNED(uint8_t, u8);
-UNALIGNED(uint16_t, u16);
-UNALIGNED(uint32_t, u32);
-UNALIGNED(uint64_t, u64);
-UNALIGNED(float, f32);
-UNALIGNED(double, f64);
 
 #define BINARY(name, type, expression)                                                                                 \
     static void name(void *dst, const void *pa, const void *pb, int64_t n)                                             \
@@ -102,20 +82,6 @@ FLOAT_ORDERED(e5m2, i8, int8_t, 8, INT8_MAX, 0x7c, 0x7f)
 
 /* ---- floats -------------------------------------------------------------------------------------------------- */
 
-MINIFLOAT_FN float f32_clean(float x)
-{
-    return x == x ? x : minifloat_value(0x7fc00000);
-}
-
-MINIFLOAT_FN double f64_clean(double x)
-{
-    const uint64_t nan = 0x7ff8000000000000;
-    double quiet;
-
-    memcpy(&quiet, &nan, sizeof quiet);
-    return x == x ? x : quiet;
-}
-
 #define FLOAT(type, plain)                                                                                             \
     BINARY(type##_sum, type, type##_clean(a[i] + b[i]))                                                                \
     BINARY(type##_product, type, type##_clean(a[i] * b[i]))                                                            \
@@ -170,15 +136,6 @@ COMPLEX(c128, f64, double)
 
 /* ---- 16- and 8-bit floats: widen, compute in float32, narrow ------------------------------------------------- */
 
-#define B16_WIDEN(x) minifloat_widen_bfloat16(x)
-#define B16_NARROW(x) minifloat_narrow_bfloat16(x)
-#define F16_WIDEN(x) minifloat_widen(MINIFLOAT_FLOAT16, x)
-#define F16_NARROW(x) minifloat_narrow(MINIFLOAT_FLOAT16, x)
-#define E4M3FN_WIDEN(x) minifloat_widen(MINIFLOAT_E4M3FN, x)
-#define E4M3FN_NARROW(x) minifloat_narrow(MINIFLOAT_E4M3FN, x)
-#define E5M2_WIDEN(x) minifloat_widen(MINIFLOAT_E5M2, x)
-#define E5M2_NARROW(x) minifloat_narrow(MINIFLOAT_E5M2, x)
-
 #define SMALL(name, stored, WIDEN, NARROW)                                                                             \
     BINARY(name##_sum, stored, NARROW(WIDEN(a[i]) + WIDEN(b[i])))                                                      \
     BINARY(name##_product, stored, NARROW(WIDEN(a[i]) * WIDEN(b[i])))                                                  \
@@ -195,16 +152,6 @@ COMPLEX(c128, f64, double)
         const stored *s = src;                                                                                         \
         float by = (float)divisor;                                                                                     \
         EACH d[i] = (stored)NARROW(WIDEN(s[i]) / by);                                                                  \
-    }                                                                                                                  \
-    static void name##_widen(float *restrict d, const void *src, int64_t n)                                            \
-    {                                                                                                                  \
-        const stored *s = src;                                                                                         \
-        EACH d[i] = WIDEN(s[i]);                                                                                       \
-    }                                                                                                                  \
-    static void name##_narrow(void *dst, const float *restrict s, int64_t n)                                           \
-    {                                                                                                                  \
-        stored *d = dst;                                                                                               \
-        EACH d[i] = (stored)NARROW(s[i]);                                                                              \
     }
 
 SMALL(b16, u16, B16_WIDEN, B16_NARROW)
@@ -251,33 +198,6 @@ static void f16_average(void *dst, const void *src, int64_t n, int64_t divisor)
 
     HALVES half_store(d + i, half_load(s + i) / (float)divisor);
     f16_rest_average(d + i, s + i, n - i, divisor);
-}
-
-static void f16_widen(float *restrict d, const void *src, int64_t n)
-{
-    const u16 *s = src;
-    int64_t i = 0;
-
-    HALVES
-    {
-        half_vector wide = half_load(s + i);
-        memcpy(d + i, &wide, sizeof wide);
-    }
-    f16_rest_widen(d + i, s + i, n - i);
-}
-
-static void f16_narrow(void *dst, const float *restrict s, int64_t n)
-{
-    u16 *d = dst;
-    int64_t i = 0;
-
-    HALVES
-    {
-        half_vector wide;
-        memcpy(&wide, s + i, sizeof wide);
-        half_store(d + i, wide);
-    }
-    f16_rest_narrow(d + i, s + i, n - i);
 }
 #endif
 
@@ -397,4 +317,7 @@ const struct reduce_version STRUCT(VERSION) = {
             [DTYPE_FLOAT8_E4M3FN] = e4m3fn_narrow,
             [DTYPE_FLOAT8_E5M2] = e5m2_narrow,
         },
+    .shorten = f64_shorten,
+    .float32_of_float64 = f64_to_f32,
+    .float64_of_float32 = f32_to_f64,
 };

@@ -75,11 +75,11 @@ int mlp_guess(const struct mlp *net, int row)
     return best;
 }
 
-double mlp_loss(struct mlp *net, const int *label, int rows, float scale)
+double mlp_loss(struct mlp *net, const int *label, int first, int rows, float scale)
 {
     int n = net->size[net->layers];
     double loss = 0;
-    for (int r = 0; r < rows; r++) {
+    for (int r = first; r < first + rows; r++) {
         const float *out = net->active[net->layers] + r * n;
         float *error = net->error[net->layers] + r * n, largest = out[mlp_guess(net, r)], sum = 0;
         for (int j = 0; j < n; j++) sum += error[j] = expf(out[j] - largest);
@@ -90,13 +90,13 @@ double mlp_loss(struct mlp *net, const int *label, int rows, float scale)
     return loss;
 }
 
-void mlp_backward(struct mlp *net, int layer, int rows)
+void mlp_backward(struct mlp *net, int layer, int first, int rows, float *gradient)
 {
     int n_in = net->size[layer], n_out = net->size[layer + 1];
     const float *weight = net->value + net->begin[layer];
-    float *weight_gradient = net->gradient + net->begin[layer], *bias_gradient = weight_gradient + n_in * n_out;
-    memset(weight_gradient, 0, (size_t)mlp_layer_numel(net, layer) * sizeof *weight_gradient);
-    for (int r = 0; r < rows; r++) {
+    float *weight_gradient = gradient, *bias_gradient = gradient + n_in * n_out;
+    memset(gradient, 0, (size_t)mlp_layer_numel(net, layer) * sizeof *gradient);
+    for (int r = first; r < first + rows; r++) {
         const float *in = net->active[layer] + r * n_in, *error = net->error[layer + 1] + r * n_out;
         float *error_in = net->error[layer] + r * n_in;
         for (int j = 0; j < n_out; j++) bias_gradient[j] += error[j];

@@ -35,12 +35,13 @@ void mlp_forward(struct mlp *net, int rows);
 /* Returns the index of the row's largest output. */
 int mlp_guess(const struct mlp *net, int row);
 
-/* Returns the sum of the rows' losses (cross entropy after softmax), and fills error[layers] with `scale` times its
- * gradient. */
-double mlp_loss(struct mlp *net, const int *label, int rows, float scale);
+/* Returns the sum of some rows' losses (cross entropy after softmax), and fills their part of error[layers] with
+ * `scale` times its gradient. */
+double mlp_loss(struct mlp *net, const int *label, int first, int rows, float scale);
 
-/* Runs the backward pass of one layer, last layer first: fills this layer's gradient. */
-void mlp_backward(struct mlp *net, int layer, int rows);
+/* Runs the backward pass of one layer for some of the rows, last layer first.  Stores their part of the layer's
+ * gradient. */
+void mlp_backward(struct mlp *net, int layer, int first, int rows, float *gradient);
 
 /* Updates the values: SGD with momentum. */
 void mlp_step(struct mlp *net, float rate, float momentum);

@@ -5,58 +5,45 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <tutti/train/reducer.h>
 #include <unistd.h>
 
 #ifndef EXAMPLES_DATA_DIR
 #define EXAMPLES_DATA_DIR "examples/data"
 #endif
 
-enum { HELD_OUT = 357, BUCKETS_MAX = MLP_LAYERS_MAX };
+/* A batch is cut into SHARDS parts.  Each rank has consecutive ones.  Their gradients are added in one binary tree,
+ * first within the ranks, then by the reducer between them.  So with TUTTI_DETERMINISTIC=1, which fixes the order
+ * there, 1, 2, 4 and 8 ranks compute the same bits. */
+enum { HELD_OUT = 357, SHARDS = 8, TREE_DEPTH = 3 };
 
 struct options {
     const char *backend, *data, *csv_log;
     int epochs, batch, bucket_kib;
 };
 
-/* Gradients being averaged.  `memory` has space for all of them, and [begin, end) is being filled. */
-struct buckets {
-    tutti_tensor memory;
-    int64_t capacity, begin, end;
-    tutti_work *work[BUCKETS_MAX];
-    int works;
+struct trainer {
+    struct mlp *net;
+    tutti_reducer *reducer;
+    tutti_tensor value[MLP_LAYERS_MAX], gradient[MLP_LAYERS_MAX]; /* the network's arrays, or copies on a device */
+    float *partial[TREE_DEPTH]; /* sums of a part of the shards, by level of the tree */
+    double loss[SHARDS];        /* sums over the epoch */
+    int first[SHARDS + 1];      /* rows of this rank's shards */
+    int shard, shards;          /* this rank's */
 };
 
-/* Returns a part of a tensor, in the tensor's memory. */
-static tutti_tensor tensor_part(tutti_tensor x, int64_t begin, int64_t numel)
+/* Returns the first row of a shard, of n rows in all. */
+static int shard_begin(int n, int shard)
 {
-    return (tutti_tensor){(char *)x.data + begin * tutti_dtype_bytes(x.dtype), numel, x.dtype, x.device};
-}
-
-/* Adds a layer's gradient to the bucket.  Starts to average a bucket that is full or has the first layer. */
-static void buckets_add(struct buckets *buckets, const struct mlp *net, int layer)
-{
-    buckets->end = net->begin[layer] + mlp_layer_numel(net, layer);
-    if (buckets->end - buckets->begin < buckets->capacity && layer > 0) return;
-    tutti_tensor part = tensor_part(buckets->memory, buckets->begin, buckets->end - buckets->begin);
-    tensor_set(part, net->gradient + buckets->begin);
-    TUTTI_CHECK(tutti_all_reduce(part, TUTTI_AVG, tutti_with(.async_op = &buckets->work[buckets->works++])));
-    buckets->begin = buckets->end;
-}
-
-/* Waits for all buckets.  Then the gradients are averages. */
-static void buckets_wait(struct buckets *buckets, struct mlp *net)
-{
-    TUTTI_CHECK(tutti_wait_all(buckets->work, buckets->works, TUTTI_DEFAULT_TIMEOUT));
-    tensor_get(net->gradient, buckets->memory);
-    buckets->begin = buckets->works = 0;
+    return (int)((int64_t)n * shard / SHARDS);
 }
 
 /* Computes this rank's share of n rows: [first, first + the result). */
 static int share(int n, int *first)
 {
     int rank = tutti_get_rank(NULL), world = tutti_get_world_size(NULL);
-    *first = (int)((int64_t)n * rank / world);
-    return (int)((int64_t)n * (rank + 1) / world) - *first;
+    *first = shard_begin(n, SHARDS * rank / world);
+    return shard_begin(n, SHARDS * (rank + 1) / world) - *first;
 }
 
 /* Copies this rank's share of n rows into the network's input.  Returns their number. */
@@ -71,20 +58,51 @@ static int load(struct mlp *net, const struct digits *data, const int *order, in
     return rows;
 }
 
-/* Trains on a batch of n rows.  Returns the sum of the losses of this rank's rows. */
-static double train_batch(struct mlp *net, struct buckets *buckets, const struct digits *data, const int *order, int n)
+/* Stores the sum of the gradients of n shards: the sum of the first half plus that of the second. */
+static void sum_shards(struct trainer *trainer, int layer, int shard, int n, float *sum, int level)
 {
-    int label[n], rows = load(net, data, order, n, label);
-    mlp_forward(net, rows);
-    /* Scale, so that the average over ranks is the average over the batch's rows, even if shares differ by one row. */
-    double loss = mlp_loss(net, label, rows, (float)tutti_get_world_size(NULL) / (float)n);
-    for (int layer = net->layers - 1; layer >= 0; layer--) {
-        mlp_backward(net, layer, rows);
-        buckets_add(buckets, net, layer);
+    struct mlp *net = trainer->net;
+    if (n <= 1) {
+        mlp_backward(net, layer, trainer->first[shard], n == 1 ? trainer->first[shard + 1] - trainer->first[shard] : 0,
+                     sum);
+        return;
     }
-    buckets_wait(buckets, net);
+    float *right = trainer->partial[level];
+    sum_shards(trainer, layer, shard, n / 2, sum, level + 1);
+    sum_shards(trainer, layer, shard + n / 2, n - n / 2, right, level + 1);
+    for (int64_t i = 0; i < mlp_layer_numel(net, layer); i++) sum[i] += right[i];
+}
+
+/* Sums the losses of this rank's shards, and the gradient of the loss of n rows. */
+static void add_losses(struct trainer *trainer, const int *label, int n)
+{
+    int start = shard_begin(n, trainer->shard);
+    for (int i = 0; i <= trainer->shards; i++) trainer->first[i] = shard_begin(n, trainer->shard + i) - start;
+    for (int i = 0; i < trainer->shards; i++)
+        trainer->loss[trainer->shard + i] +=
+            mlp_loss(trainer->net, label, trainer->first[i], trainer->first[i + 1] - trainer->first[i], 1 / (float)n);
+}
+
+/* Trains on a batch of n rows.  Each layer's gradient is reported when it is complete, so that it is summed over the
+ * ranks while the next one is computed. */
+static void train_batch(struct trainer *trainer, const struct digits *data, const int *order, int n)
+{
+    struct mlp *net = trainer->net;
+    int label[n];
+    mlp_forward(net, load(net, data, order, n, label));
+    add_losses(trainer, label, n);
+    for (int layer = net->layers - 1; layer >= 0; layer--) {
+        float *gradient = net->gradient + net->begin[layer];
+        sum_shards(trainer, layer, 0, trainer->shards, gradient, 0);
+        if (trainer->gradient[layer].data != gradient) tensor_set(trainer->gradient[layer], gradient);
+        TUTTI_CHECK(tutti_reducer_ready(trainer->reducer, layer));
+    }
+    TUTTI_CHECK(tutti_reducer_wait(trainer->reducer));
+    for (int layer = 0; layer < net->layers; layer++) {
+        float *gradient = net->gradient + net->begin[layer];
+        if (trainer->gradient[layer].data != gradient) tensor_get(gradient, trainer->gradient[layer]);
+    }
     mlp_step(net, 0.03f, 0.9f);
-    return loss;
 }
 
 /* Returns how many of this rank's share of n held-out rows are guessed right. */
@@ -96,12 +114,54 @@ static int count_right(struct mlp *net, const struct digits *data, const int *or
     return right;
 }
 
-/* Replaces every rank's values by those of rank 0. */
-static void broadcast_values(struct mlp *net, tutti_tensor memory)
+/* Returns a tensor of the layer's part of an array: the array itself, or a copy on the group's device. */
+static tutti_tensor layer_tensor(const struct mlp *net, float *array, int layer)
 {
-    tensor_set(memory, net->value);
-    TUTTI_CHECK(tutti_broadcast(memory, 0, NULL));
-    tensor_get(net->value, memory);
+    float *part = array + net->begin[layer];
+    if (tutti_get_device(NULL).type == TUTTI_CPU) return tutti_view(part, mlp_layer_numel(net, layer));
+    return tensor_new(part, mlp_layer_numel(net, layer), TUTTI_FLOAT32);
+}
+
+/* Makes the reducer, which replaces every rank's values by those of rank 0. */
+static void trainer_init(struct trainer *trainer, struct mlp *net, const struct options *options)
+{
+    int rank = tutti_get_rank(NULL), world = tutti_get_world_size(NULL);
+    int64_t bucket_bytes = (int64_t)options->bucket_kib * 1024;
+    char name[MLP_LAYERS_MAX][16];
+    tutti_parameter list[MLP_LAYERS_MAX];
+    *trainer = (struct trainer){.net = net, .shard = SHARDS * rank / world};
+    trainer->shards = SHARDS * (rank + 1) / world - trainer->shard;
+    for (int i = 0; i < TREE_DEPTH; i++)
+        if ((trainer->partial[i] = calloc((size_t)net->numel, sizeof(float))) == NULL) abort();
+    for (int i = 0; i < net->layers; i++) {
+        snprintf(name[i], sizeof name[i], "layer%d", i);
+        trainer->value[i] = layer_tensor(net, net->value, i);
+        trainer->gradient[i] = layer_tensor(net, net->gradient, i);
+        list[i] = (tutti_parameter){name[i], trainer->value[i], trainer->gradient[i]};
+    }
+    tutti_reducer_opts opts = {.sum = true, .bucket_bytes = bucket_bytes, .first_bucket_bytes = bucket_bytes};
+    TUTTI_CHECK(tutti_reducer_create(list, net->layers, &opts, &trainer->reducer));
+    for (int i = 0; i < net->layers; i++)
+        if (trainer->value[i].device.type != TUTTI_CPU) tensor_get(net->value + net->begin[i], trainer->value[i]);
+}
+
+static void trainer_free(struct trainer *trainer)
+{
+    tutti_reducer_destroy(trainer->reducer);
+    for (int i = 0; i < TREE_DEPTH; i++) free(trainer->partial[i]);
+    for (int i = 0; i < trainer->net->layers; i++) {
+        if (trainer->value[i].device.type == TUTTI_CPU) continue;
+        tensor_free(trainer->value[i]);
+        tensor_free(trainer->gradient[i]);
+    }
+}
+
+/* Adds the losses of the shards of all ranks, in one order. */
+static double sum_losses(const double *loss)
+{
+    double sum = 0;
+    for (int i = 0; i < SHARDS; i++) sum += loss[i];
+    return sum;
 }
 
 /* Opens the file of the loss curve, or returns NULL if none is wanted. */
@@ -124,33 +184,32 @@ static double train(struct mlp *net, const struct digits *data, const struct opt
     for (int i = 0; i < data->rows; i++) order[i] = i;
     digits_shuffle(order, data->rows, &random); /* the last HELD_OUT rows are never used for training */
 
-    struct buckets buckets = {.memory = ZEROS(float, net->numel), .capacity = options->bucket_kib * 1024 / 4};
-    tutti_tensor totals = ZEROS(double, 2);
-    double total[2] = {0, 0}, accuracy = 0;
-    broadcast_values(net, buckets.memory);
+    struct trainer trainer;
+    tutti_tensor totals = ZEROS(double, SHARDS + 1);
+    double total[SHARDS + 1], accuracy = 0;
+    trainer_init(&trainer, net, options);
 
     FILE *csv = rank == 0 ? csv_open(options->csv_log) : NULL;
     for (int epoch = 1; epoch <= options->epochs; epoch++) {
         double start = seconds();
         digits_shuffle(order, rows, &random);
-        total[0] = 0;
-        for (int at = 0; at < rows; at += options->batch) {
-            int n = rows - at < options->batch ? rows - at : options->batch;
-            total[0] += train_batch(net, &buckets, data, order + at, n);
-        }
-        total[1] = count_right(net, data, order + rows, HELD_OUT);
+        memset(trainer.loss, 0, sizeof trainer.loss);
+        for (int at = 0; at < rows; at += options->batch)
+            train_batch(&trainer, data, order + at, rows - at < options->batch ? rows - at : options->batch);
+        memcpy(total, trainer.loss, sizeof trainer.loss);
+        total[SHARDS] = count_right(net, data, order + rows, HELD_OUT);
 
         tensor_set(totals, total);
         TUTTI_CHECK(tutti_all_reduce(totals, TUTTI_SUM, NULL));
         tensor_get(total, totals);
-        double loss = total[0] / rows;
-        accuracy = 100 * total[1] / HELD_OUT;
+        double loss = sum_losses(total) / rows;
+        accuracy = 100 * total[SHARDS] / HELD_OUT;
         if (rank == 0)
             printf("epoch %2d  loss %.6f  accuracy %.2f %%  %.3f s\n", epoch, loss, accuracy, seconds() - start);
-        if (csv) fprintf(csv, "%d,%.9g,%.4f\n", epoch, loss, accuracy);
+        if (csv) fprintf(csv, "%d,%.17g,%.4f\n", epoch, loss, accuracy);
     }
     if (csv) fclose(csv);
-    tensor_free(buckets.memory);
+    trainer_free(&trainer);
     tensor_free(totals);
     return accuracy;
 }

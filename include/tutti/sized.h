@@ -25,6 +25,11 @@ typedef struct tutti_opts tutti_opts;
 typedef struct tutti_p2p_op tutti_p2p_op;
 typedef struct tutti_message tutti_message;
 
+/* Copies a struct of `bytes` that a program filled into a library's struct of `known` bytes, by the rules above: for
+ * libraries that build on Tutti and take such structs themselves.  Sets the whole copy to zero if given is NULL.  name
+ * is the struct's, for the message.  Errors: INVALID_ARGUMENT. */
+TUTTI_API int tutti_sized_read(const char *name, const void *given, size_t bytes, void *copy, size_t known);
+
 TUTTI_API int tutti_init_process_group_sized(const char *backend, const tutti_init_opts *opts, size_t opts_bytes);
 TUTTI_API int tutti_new_group_sized(const int *ranks, int n, const tutti_group_opts *opts, size_t opts_bytes,
                                     tutti_group **group);

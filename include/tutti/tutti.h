@@ -77,6 +77,14 @@ typedef struct tutti_work tutti_work;
  * failing call. */
 TUTTI_API const char *tutti_last_error(void);
 
+/* Sets the calling thread's error message, formatted as printf does, and returns status: for libraries that build on
+ * Tutti and report failures as it does.  At most 1,023 bytes are kept. */
+TUTTI_API int tutti_set_error(int status, const char *format, ...)
+#ifdef __GNUC__
+    __attribute__((format(printf, 2, 3)))
+#endif
+    ;
+
 /* Returns the status as text: "TUTTI_ERR_TIMEOUT" for TUTTI_ERR_TIMEOUT.  Never NULL. */
 TUTTI_API const char *tutti_status_string(int status);
 
@@ -318,6 +326,17 @@ TUTTI_API int tutti_free(tutti_group *group, void *memory);
  * divides by 2.  Needs no group.  Errors: INVALID_ARGUMENT (dtype or numel differ, data is NULL, unknown op),
  * UNSUPPORTED (PREMUL_SUM, an op that does not reduce the dtype, a tensor on another device). */
 TUTTI_API int tutti_reduce_local(tutti_tensor inout, tutti_tensor in, tutti_reduce_op op);
+
+/* Converts the elements of `in` to out's dtype, within this process, on CPU tensors of equal numel.  Both dtypes are
+ * floating: float16, bfloat16, float32, float64, float8_e4m3fn or float8_e5m2.  Needs no group.
+ *
+ * Each element is rounded once, to nearest even.  Beyond the largest finite value it becomes infinity, or +-448 for
+ * float8_e4m3fn.  Every NaN becomes the canonical quiet NaN.  Equal dtypes are copied bit by bit.  out and in are
+ * disjoint, or begin at the same address if out's elements are not larger than in's.
+ *
+ * Errors: INVALID_ARGUMENT (numel differs, data is NULL, the tensors overlap otherwise), UNSUPPORTED (another dtype, a
+ * tensor on another device). */
+TUTTI_API int tutti_cast(tutti_tensor out, tutti_tensor in);
 
 /* ---- options of one call ----------------------------------------------------------------------------------- */
 

@@ -87,10 +87,10 @@ static void read_header(const char *path, struct symbols *symbols)
     }
 }
 
-static void read_list(struct symbols *symbols)
+static void read_list(const char *path, struct symbols *symbols)
 {
     char line[512];
-    FILE *file = fopen(TUTTI_SOURCE_DIR "/tests/abi/exports.txt", "r");
+    FILE *file = fopen(path, "r");
     assert_non_null(file);
     symbols->n = 0;
     while (fgets(line, sizeof line, file) != NULL)
@@ -108,10 +108,32 @@ static void test_library(void **state)
     read_header(TUTTI_SOURCE_DIR "/include/tutti/sized.h", &headers);
     read_header(TUTTI_SOURCE_DIR "/include/tutti/store.h", &headers);
     sort(&headers);
-    read_list(&list);
+    read_list(TUTTI_SOURCE_DIR "/tests/abi/exports.txt", &list);
     assert_true(object.n > 50);
     equal(&object, "exported by libtutti.so", &headers, "declared in tutti.h, sized.h or store.h");
     equal(&headers, "declared in tutti.h, sized.h or store.h", &list, "in tests/abi/exports.txt");
+}
+
+/* Checks that libtutti_train.so exports what the headers in tutti/train declare, as listed. */
+static void test_train(void **state)
+{
+    static struct symbols object, headers, list;
+    (void)state;
+    DIR *folder = opendir(TUTTI_SOURCE_DIR "/include/tutti/train");
+    assert_non_null(folder);
+    headers.n = 0;
+    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+        char path[4096];
+        if (entry->d_name[0] == '.') continue;
+        snprintf(path, sizeof path, TUTTI_SOURCE_DIR "/include/tutti/train/%s", entry->d_name);
+        read_header(path, &headers);
+    }
+    closedir(folder);
+    sort(&headers);
+    read_object(TUTTI_BUILD_DIR "/lib/libtutti_train.so", "--defined-only", &object);
+    read_list(TUTTI_SOURCE_DIR "/tests/abi/exports_train.txt", &list);
+    equal(&object, "exported by libtutti_train.so", &headers, "declared in a header of tutti/train");
+    equal(&headers, "declared in a header of tutti/train", &list, "in tests/abi/exports_train.txt");
 }
 
 /* Checks every plug-in that was built. */
@@ -154,7 +176,7 @@ static void test_stays_loaded(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_library), cmocka_unit_test(test_plugins),
-                                       cmocka_unit_test(test_stays_loaded)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_library), cmocka_unit_test(test_train),
+                                       cmocka_unit_test(test_plugins), cmocka_unit_test(test_stays_loaded)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -450,6 +450,14 @@ static int alone(void)
     INVALID(tutti_reduce_local(F(4), tutti_view(f + 4, 4), (tutti_reduce_op)77), "reduce op 77 does not exist");
     INVALID(tutti_reduce_local(F(4), tutti_view(f + 4, 4), (tutti_reduce_op)-1), "reduce op -1 does not exist");
     REFUSED(tutti_reduce_local(F(4), tutti_view(f + 4, 4), TUTTI_BAND), UNSUPPORTED, "BAND does not reduce float32");
+    INVALID(tutti_cast(F(4), tutti_view(d, 3)), "cast|out has 4|in has 3");
+    INVALID(tutti_cast(tutti_view(d, 2), tutti_tensor_of(d, 2, TUTTI_FLOAT32)), "cast|float64|float32|overlap");
+    INVALID(tutti_cast(tutti_tensor_of(d + 1, 2, TUTTI_FLOAT32), tutti_view(d, 2)), "cast|overlap|disjoint");
+    INVALID(tutti_cast(F(-1), D(-1)), "cast|out|numel is -1");
+    INVALID(tutti_cast(F(4), tutti_tensor_of(NULL, 4, TUTTI_FLOAT64)), "cast|in|data is NULL|4");
+    INVALID(tutti_cast(F(4), tutti_tensor_of(d, 4, (tutti_dtype)0x1234)), "cast|in|dtype 0x1234");
+    REFUSED(tutti_cast(F(4), N(4)), UNSUPPORTED, "cast|in is int32|floating");
+    REFUSED(tutti_cast(on_cuda(F(4)), D(4)), UNSUPPORTED, "cast|out has device type 2|CPU");
     tutti_init_opts nowhere = {.device = {7, 0}}, below = {.device = {TUTTI_CUDA, -7}};
     INVALID(tutti_init_process_group("loop", &nowhere), "init|device type 7");
     INVALID(tutti_init_process_group("loop", &below), "init|index is -7");

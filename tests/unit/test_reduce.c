@@ -1,6 +1,6 @@
 /* Compares every reduction with a slow reference, in every version that this processor runs. */
 #include "base/reduce.h"
-#include "base/reduce_version.h"
+#include "base/reduce_select.h"
 #include "reduce_ref.h"
 // clang-format off
 #include <stdarg.h>

@@ -2,7 +2,7 @@
  * divisor. */
 #include "base/minifloat.h"
 #include "base/reduce.h"
-#include "base/reduce_version.h"
+#include "base/reduce_select.h"
 #include "reduce_ref.h"
 // clang-format off
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* Length, alignment, a dst equal to an operand, and the number of sources change no bit of any result. */
 #include "base/reduce.h"
-#include "base/reduce_version.h"
+#include "base/reduce_select.h"
 #include "reduce_ref.h"
 // clang-format off
 #include <stdarg.h>

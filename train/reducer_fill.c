@@ -1,0 +1,77 @@
+#include "reducer_fill.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reducer_scheme.h"
+
+/* Returns the gradient's place in the bucket. */
+static tutti_tensor place_of(const struct tutti_reducer *reducer, const struct parameter *parameter)
+{
+    return reducer_part(reducer->bucket[parameter->bucket].view.tensor, parameter->offset, parameter->gradient.numel);
+}
+
+static void copy(tutti_tensor to, tutti_tensor from)
+{
+    if (to.data != from.data && from.numel > 0) memcpy(to.data, from.data, (size_t)reducer_tensor_bytes(from));
+}
+
+int fill_gradient(struct tutti_reducer *reducer, struct parameter *parameter)
+{
+    if (!reducer_is_cuda(parameter)) copy(place_of(reducer, parameter), parameter->gradient);
+    return TUTTI_OK;
+}
+
+static int save(struct parameter *parameter)
+{
+    size_t bytes = (size_t)reducer_tensor_bytes(parameter->gradient);
+    parameter->saved = malloc(bytes + 1);
+    if (parameter->saved == NULL)
+        return tutti_set_error(TUTTI_ERR_NO_MEMORY, "reducer: out of memory for a copy of '%s'", parameter->name);
+    memcpy(parameter->saved, parameter->gradient.data, bytes);
+    return TUTTI_OK;
+}
+
+int fill_zeros(struct tutti_reducer *reducer, struct parameter *parameter)
+{
+    int status = TUTTI_OK;
+    tutti_tensor place = place_of(reducer, parameter);
+    if (reducer_is_cuda(parameter) || place.numel == 0) return TUTTI_OK; /* the program has set it to zero */
+    if (reducer_has_views(reducer) && !reducer->is_shadow) status = save(parameter);
+    if (status == TUTTI_OK) memset(place.data, 0, (size_t)reducer_tensor_bytes(place));
+    return status;
+}
+
+void fill_restore(struct parameter *parameter)
+{
+    if (parameter->saved != NULL)
+        memcpy(parameter->gradient.data, parameter->saved, (size_t)reducer_tensor_bytes(parameter->gradient));
+    free(parameter->saved);
+    parameter->saved = NULL;
+}
+
+/* Divides in place. */
+static void divide(tutti_tensor tensor, double divisor)
+{
+    bool is_complex = tensor.dtype == TUTTI_COMPLEX64 || tensor.dtype == TUTTI_COMPLEX128;
+    int64_t n = is_complex ? 2 * tensor.numel : tensor.numel;
+    if (tensor.dtype == TUTTI_FLOAT32 || tensor.dtype == TUTTI_COMPLEX64) {
+        float *x = tensor.data, by = (float)divisor;
+        for (int64_t i = 0; i < n; i++) x[i] /= by;
+    } else {
+        double *x = tensor.data;
+        for (int64_t i = 0; i < n; i++) x[i] /= divisor;
+    }
+}
+
+int fill_result(struct tutti_reducer *reducer, struct parameter *parameter)
+{
+    double divisor = scheme_divisor(reducer, reducer->bucket[parameter->bucket].scheme);
+    if (reducer_is_cuda(parameter) || parameter->gradient.numel == 0) return TUTTI_OK;
+    free(parameter->saved);
+    parameter->saved = NULL;
+    copy(parameter->gradient, place_of(reducer, parameter));
+    if (divisor != 1) divide(parameter->gradient, divisor);
+    return TUTTI_OK;
+}
