@@ -2,50 +2,47 @@
 
 #include "../example.h"
 
-struct gradients gradients_new(struct model *model, tutti_dtype dtype)
+/* True if the gradient is in the model's own memory, on CPU. */
+static bool in_place(const struct gradients *gradients, int i)
 {
-    struct gradients gradients = {model, tensor_new(NULL, model->numel, dtype), NULL};
-    if (dtype == TUTTI_BFLOAT16) gradients.half = (uint16_t *)floats((model->numel + 1) / 2);
-    return gradients;
+    return gradients->parameter[i].gradient.data == gradients->model->parameter[i].gradient;
+}
+
+void gradients_init(struct gradients *gradients, const struct model *model, tutti_dtype dtype, int bucket_kib)
+{
+    bool cpu = tutti_get_device(NULL).type == TUTTI_CPU;
+    int64_t bytes = (int64_t)bucket_kib * 1024;
+    tutti_reducer_opts opts = {.bucket_bytes = bytes, .first_bucket_bytes = bytes};
+    if (dtype != TUTTI_FLOAT32) opts.compress = dtype;
+    gradients->model = model;
+    for (int i = 0; i < model->n; i++) {
+        const struct parameter *parameter = &model->parameter[i];
+        gradients->parameter[i] = (tutti_parameter){.name = parameter->name,
+                                                    .value = tutti_view(parameter->value, cpu ? parameter->numel : 0),
+                                                    .gradient = cpu ? tutti_view(parameter->gradient, parameter->numel)
+                                                                    : ZEROS(float, parameter->numel)};
+    }
+    TUTTI_CHECK(tutti_reducer_create(gradients->parameter, model->n, &opts, &gradients->reducer));
 }
 
 void gradients_free(struct gradients *gradients)
 {
-    tensor_free(gradients->sent);
-    free(gradients->half);
+    tutti_reducer_destroy(gradients->reducer);
+    for (int i = 0; i < gradients->model->n; i++)
+        if (!in_place(gradients, i)) tensor_free(gradients->parameter[i].gradient);
 }
 
-/* Rounds to nearest even. */
-static void to_bfloat16(uint16_t *out, const float *in, int64_t n)
+void gradients_ready(void *context, int i)
 {
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, &in[i], sizeof bits);
-        out[i] = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-    }
-}
-
-static void from_bfloat16(float *out, const uint16_t *in, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t bits = (uint32_t)in[i] << 16;
-        memcpy(&out[i], &bits, sizeof bits);
-    }
-}
-
-void gradients_ready(void *gradients, int parameter)
-{
-    (void)gradients; /* all of them are sent at the end */
-    (void)parameter;
+    struct gradients *gradients = context;
+    if (!in_place(gradients, i)) tensor_set(gradients->parameter[i].gradient, gradients->model->parameter[i].gradient);
+    TUTTI_CHECK(tutti_reducer_ready(gradients->reducer, i));
 }
 
 void gradients_wait(struct gradients *gradients)
 {
-    struct model *model = gradients->model;
-    uint16_t *half = gradients->half;
-    if (half) to_bfloat16(half, model->gradient, model->numel);
-    tensor_set(gradients->sent, half ? (void *)half : model->gradient);
-    TUTTI_CHECK(tutti_all_reduce(gradients->sent, TUTTI_AVG, NULL));
-    tensor_get(half ? (void *)half : model->gradient, gradients->sent);
-    if (half) from_bfloat16(model->gradient, half, model->numel);
+    TUTTI_CHECK(tutti_reducer_wait(gradients->reducer));
+    for (int i = 0; i < gradients->model->n; i++)
+        if (!in_place(gradients, i))
+            tensor_get(gradients->model->parameter[i].gradient, gradients->parameter[i].gradient);
 }

@@ -1,21 +1,22 @@
-/* Averages the gradients of a model over the ranks. */
+/* Averages the gradients of a model over the ranks: a tutti_reducer, and copies of gradients on the group's device. */
 #ifndef GRADIENTS_H
 #define GRADIENTS_H
 
-#include <tutti/tutti.h>
+#include <tutti/train/reducer.h>
 
 #include "model.h"
 
 struct gradients {
-    struct model *model;
-    tutti_tensor sent; /* in float32 or bfloat16, on the group's device */
-    uint16_t *half;    /* bfloat16 on the host */
+    const struct model *model;
+    tutti_reducer *reducer;
+    tutti_parameter parameter[MODEL_PARAMETERS_MAX];
 };
 
-struct gradients gradients_new(struct model *model, tutti_dtype dtype);
+/* Makes the reducer.  dtype is that of the gradients on their way. */
+void gradients_init(struct gradients *gradients, const struct model *model, tutti_dtype dtype, int bucket_kib);
 void gradients_free(struct gradients *gradients);
 
-/* Takes note that the gradient of a parameter is complete.  A model_report. */
+/* Sends the gradient of a parameter, which is complete, as soon as it fills a bucket.  A model_report. */
 void gradients_ready(void *gradients, int parameter);
 
 /* Waits until all gradients are averages. */

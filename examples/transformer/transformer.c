@@ -2,21 +2,23 @@
  * while the backward pass runs.
  *
  *     tutti-run -n 4 build/examples/transformer [tcp|mpi|nccl] [--steps N] [--batch N] [--width N] [--layers N]
- *         [--dtype float32|bf16] [--text FILE]
+ *         [--dtype float32|bf16|fp16|fp8] [--bucket KIB] [--text FILE]
  *
  * --batch counts the sequences of all ranks together, so the losses do not depend on the number of ranks.  --dtype is
- * that of the gradients on their way.  The model is in host memory.
+ * that of the gradients on their way; nccl takes float32 only.  The model is in host memory.
  */
 #include "../example.h"
 #include "gradients.h"
 #include "model.h"
 #include "text.h"
 
-enum { CONTEXT = 64, HEADS = 4, REPORT = 10, ALONE_STEPS = 10 };
+#include <unistd.h>
+
+enum { CONTEXT = 64, HEADS = 4, REPORT = 10, ALONE_STEPS = 20 };
 
 struct options {
     const char *backend, *text;
-    int steps, batch, width, layers;
+    int steps, batch, width, layers, bucket_kib;
     tutti_dtype dtype;
 };
 
@@ -59,29 +61,26 @@ static void print_loss(int step, double loss, int batch)
     tensor_free(sum);
 }
 
-/* Does all steps.  Returns the seconds that they took. */
-static double train(struct trainer *trainer, int steps)
+static int compare(const void *a, const void *b)
 {
-    TUTTI_CHECK(tutti_barrier(NULL));
-    double start = seconds();
-    for (int step = 1; step <= steps; step++) {
-        double loss = train_step(trainer, step, true);
-        if (step == 1 || step % REPORT == 0 || step == steps) print_loss(step, loss, trainer->batch);
-    }
-    TUTTI_CHECK(tutti_barrier(NULL));
-    return seconds() - start;
+    const double *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
 }
 
-/* Measures rank 0's share of a batch without the other ranks, which wait.  Returns the tokens a second; only rank 0's
- * model changes. */
-static double train_alone(struct trainer *trainer)
+/* Does steps together with the other ranks, or alone.  Returns the median time of a step, in seconds. */
+static double train(struct trainer *trainer, int steps, bool together)
 {
-    double start = seconds();
-    if (tutti_get_rank(NULL) == 0)
-        for (int step = 1; step <= ALONE_STEPS; step++) train_step(trainer, step, false);
-    double took = seconds() - start;
-    TUTTI_CHECK(tutti_barrier(NULL));
-    return trainer->share * CONTEXT * ALONE_STEPS / took;
+    double *took = malloc((size_t)steps * sizeof *took);
+    if (!took) abort();
+    for (int step = 1; step <= steps; step++) {
+        double start = seconds(), loss = train_step(trainer, step, together);
+        took[step - 1] = seconds() - start;
+        if (together && (step == 1 || step % REPORT == 0 || step == steps)) print_loss(step, loss, trainer->batch);
+    }
+    qsort(took, (size_t)steps, sizeof *took, compare);
+    double median = took[steps / 2];
+    free(took);
+    return median;
 }
 
 /* Lets the model continue a text: prints the likeliest symbol after the last ones, again and again. */
@@ -104,16 +103,18 @@ static void print_continuation(struct trainer *trainer)
     printf("\"\n");
 }
 
-/* Prints the rates, together and alone.  Efficiency is the rate of all ranks against that of as many ranks that do not
- * disturb each other; with fewer cores than ranks it is low, because ranks share cores. */
-static void print_rates(const struct trainer *trainer, int steps, double took, double alone)
+/* Prints the rates of all ranks, and of rank 0 while the others waited.  Efficiency is the rate of all ranks against
+ * that of as many ranks that neither wait for nor disturb each other.  Ranks that share a core do disturb. */
+static void print_rates(const struct trainer *trainer, int steps, double together, double alone)
 {
     int world = tutti_get_world_size(NULL);
-    double rate = (double)steps * trainer->batch * CONTEXT / took;
-    printf("%d rank%s: %.0f tokens/s; rank 0 waited for gradients %.1f %% of the time\n", world, world > 1 ? "s" : "",
-           rate, 100 * trainer->waited / took);
-    printf("rank 0 alone, on its %d of %d sequences: %.0f tokens/s; scaling efficiency %.0f %%\n", trainer->share,
-           trainer->batch, alone, 100 * rate / (world * alone));
+    double all_rate = trainer->batch * CONTEXT / together, alone_rate = trainer->share * CONTEXT / alone;
+    double sent = (double)tutti_reducer_bytes(trainer->gradients.reducer) / steps;
+    printf("%d rank%s: %.0f tokens/s; a step reduces %.3f MB, and rank 0 waits for it %.1f %% of the time\n", world,
+           world > 1 ? "s" : "", all_rate, 1e-6 * sent, 100 * trainer->waited / steps / together);
+    printf("rank 0 alone, on its %d of %d sequences: %.0f tokens/s; scaling efficiency %.0f %% (%ld cores)\n",
+           trainer->share, trainer->batch, alone_rate, 100 * all_rate / (world * alone_rate),
+           sysconf(_SC_NPROCESSORS_ONLN));
 }
 
 static void trainer_init(struct trainer *trainer, const struct options *options, const struct text *text)
@@ -133,7 +134,7 @@ static void trainer_init(struct trainer *trainer, const struct options *options,
                                 .share = share};
     model_init(&trainer->model);
     adam_init(&trainer->adam, trainer->model.numel, 3e-3f);
-    trainer->gradients = gradients_new(&trainer->model, options->dtype);
+    gradients_init(&trainer->gradients, &trainer->model, options->dtype, options->bucket_kib);
     trainer->input = calloc((size_t)most, CONTEXT);
     trainer->target = calloc((size_t)most, CONTEXT);
     if (!trainer->input || !trainer->target) abort();
@@ -153,7 +154,7 @@ _Noreturn static void usage(const char *name, const char *reason)
 {
     fprintf(stderr,
             "transformer: %s: %s\nusage: transformer [tcp|mpi|nccl] [--steps N] [--batch N] [--width N] "
-            "[--layers N] [--dtype float32|bf16] [--text FILE]\n",
+            "[--layers N] [--dtype float32|bf16|fp16|fp8] [--bucket KIB] [--text FILE]\n",
             name, reason);
     exit(2);
 }
@@ -165,6 +166,15 @@ static int integer(const char *name, const char *text, int unit, int most)
     snprintf(reason, sizeof reason, "needs a multiple of %d up to %d", unit, most);
     if (end == text || *end != '\0' || value < unit || value > most || value % unit != 0) usage(name, reason);
     return (int)value;
+}
+
+static tutti_dtype dtype_of(const char *name)
+{
+    static const char *const names[] = {"float32", "bf16", "fp16", "fp8"};
+    static const tutti_dtype dtypes[] = {TUTTI_FLOAT32, TUTTI_BFLOAT16, TUTTI_FLOAT16, TUTTI_FLOAT8_E4M3FN};
+    for (int i = 0; i < 4; i++)
+        if (!strcmp(name, names[i])) return dtypes[i];
+    usage("--dtype", "needs float32, bf16, fp16 or fp8");
 }
 
 static void parse(int argc, char **argv, struct options *options)
@@ -186,17 +196,19 @@ static void parse(int argc, char **argv, struct options *options)
             options->layers = integer(name, argv[i], 1, MODEL_LAYERS_MAX);
         else if (!strcmp(name, "--text"))
             options->text = argv[i];
-        else if (!strcmp(name, "--dtype") && (!strcmp(argv[i], "bf16") || !strcmp(argv[i], "float32")))
-            options->dtype = strcmp(argv[i], "bf16") == 0 ? TUTTI_BFLOAT16 : TUTTI_FLOAT32;
+        else if (!strcmp(name, "--bucket"))
+            options->bucket_kib = integer(name, argv[i], 1, 1 << 20);
+        else if (!strcmp(name, "--dtype"))
+            options->dtype = dtype_of(argv[i]);
         else
-            usage(name, "is not an option, or has a value that it does not know");
+            usage(name, "is not an option");
     }
 }
 
 int main(int argc, char **argv)
 {
     static struct trainer trainer;
-    struct options options = {"tcp", NULL, 200, 16, 64, 2, TUTTI_FLOAT32};
+    struct options options = {"tcp", NULL, 200, 16, 64, 2, 64, TUTTI_FLOAT32};
     parse(argc, argv, &options);
     setvbuf(stdout, NULL, _IOLBF, 0);
     struct text text = text_new(options.text, CONTEXT + 1);
@@ -208,10 +220,13 @@ int main(int argc, char **argv)
         printf("%lld parameters in %d tensors, %d characters of %d kinds\n", (long long)trainer.model.numel,
                trainer.model.n, text.length, text.symbols);
 
-    double took = train(&trainer, options.steps);
-    if (rank == 0) print_continuation(&trainer);
-    double alone = train_alone(&trainer);
-    if (rank == 0) print_rates(&trainer, options.steps, took, alone);
+    double together = train(&trainer, options.steps, true), alone = 0;
+    if (rank == 0) {
+        print_continuation(&trainer);
+        alone = train(&trainer, ALONE_STEPS, false); /* changes rank 0's model only, which is not used any more */
+    }
+    TUTTI_CHECK(tutti_barrier(NULL)); /* the other ranks wait here */
+    if (rank == 0) print_rates(&trainer, options.steps, together, alone);
 
     trainer_free(&trainer);
     text_free(&text);
