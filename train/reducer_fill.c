@@ -4,12 +4,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "blocks.h"
+#include "reducer_residual.h"
 #include "reducer_scheme.h"
 
 /* Returns the gradient's place in the bucket. */
 static tutti_tensor place_of(const struct tutti_reducer *reducer, const struct parameter *parameter)
 {
     return reducer_part(reducer->bucket[parameter->bucket].view.tensor, parameter->offset, parameter->gradient.numel);
+}
+
+/* Returns the same in the cast bucket. */
+static tutti_tensor wire_of(const struct tutti_reducer *reducer, const struct parameter *parameter)
+{
+    return reducer_part(reducer->bucket[parameter->bucket].wire, parameter->offset, parameter->gradient.numel);
+}
+
+static bool casts(const struct tutti_reducer *reducer, const struct parameter *parameter)
+{
+    return scheme_casts(reducer->bucket[parameter->bucket].scheme);
 }
 
 static void copy(tutti_tensor to, tutti_tensor from)
@@ -19,7 +32,15 @@ static void copy(tutti_tensor to, tutti_tensor from)
 
 int fill_gradient(struct tutti_reducer *reducer, struct parameter *parameter)
 {
-    if (!reducer_is_cuda(parameter)) copy(place_of(reducer, parameter), parameter->gradient);
+    tutti_tensor place = place_of(reducer, parameter);
+    if (reducer_is_cuda(parameter) || place.numel == 0) return TUTTI_OK;
+    if (casts(reducer, parameter)) {
+        if (parameter->residual == NULL) return tutti_cast(wire_of(reducer, parameter), parameter->gradient);
+        residual_cast(parameter, wire_of(reducer, parameter));
+        return TUTTI_OK;
+    }
+    copy(place, parameter->gradient);
+    if (parameter->residual != NULL) residual_add(parameter, place);
     return TUTTI_OK;
 }
 
@@ -36,9 +57,10 @@ static int save(struct parameter *parameter)
 int fill_zeros(struct tutti_reducer *reducer, struct parameter *parameter)
 {
     int status = TUTTI_OK;
-    tutti_tensor place = place_of(reducer, parameter);
+    bool is_cast = casts(reducer, parameter); /* then a view stays as it is */
+    tutti_tensor place = is_cast ? wire_of(reducer, parameter) : place_of(reducer, parameter);
     if (reducer_is_cuda(parameter) || place.numel == 0) return TUTTI_OK; /* the program has set it to zero */
-    if (reducer_has_views(reducer) && !reducer->is_shadow) status = save(parameter);
+    if (!is_cast && reducer_has_views(reducer) && !reducer->is_shadow) status = save(parameter);
     if (status == TUTTI_OK) memset(place.data, 0, (size_t)reducer_tensor_bytes(place));
     return status;
 }
@@ -71,7 +93,14 @@ int fill_result(struct tutti_reducer *reducer, struct parameter *parameter)
     if (reducer_is_cuda(parameter) || parameter->gradient.numel == 0) return TUTTI_OK;
     free(parameter->saved);
     parameter->saved = NULL;
-    copy(parameter->gradient, place_of(reducer, parameter));
+    const struct bucket *bucket = &reducer->bucket[parameter->bucket];
+    if (scheme_casts(bucket->scheme))
+        tutti_cast(parameter->gradient, wire_of(reducer, parameter));
+    else if (scheme_has_blocks(bucket->scheme))
+        blocks_decode(blocks_of(bucket->view.tensor.numel, reducer->size), bucket->wire.data, parameter->offset,
+                      parameter->gradient);
+    else
+        copy(parameter->gradient, place_of(reducer, parameter));
     if (divisor != 1) divide(parameter->gradient, divisor);
     return TUTTI_OK;
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "reducer_residual.h"
 #include "reducer_scheme.h"
 
 enum { ALIGNMENT = 64, KEYS_MOST = 64 };
@@ -111,10 +112,10 @@ static void place_buckets(struct tutti_reducer *reducer)
             memory += align(reducer_tensor_bytes(tensor));
         }
         bucket->wire = bucket->view.tensor;
-        int64_t bytes = scheme_wire_bytes(reducer, bucket->scheme, tensor.numel);
-        if (bytes == 0) continue;
-        bucket->wire = scheme_wire(reducer, bucket->scheme, tensor.numel, wire);
-        wire += align(bytes);
+        tutti_tensor compressed = scheme_wire(reducer, bucket->scheme, tensor.numel, wire);
+        if (compressed.numel == 0) continue;
+        bucket->wire = compressed;
+        wire += align(reducer_tensor_bytes(compressed));
     }
 }
 
@@ -177,6 +178,13 @@ static bool measure(const struct tutti_reducer *reducer, int64_t *memory, int64_
     return true;
 }
 
+static int refuse_memory(int status, int64_t bytes)
+{
+    char cause[REDUCER_TEXT];
+    snprintf(cause, sizeof cause, "%s", status == TUTTI_ERR_NO_MEMORY ? "out of memory" : tutti_last_error());
+    return tutti_set_error(status, "cannot allocate buckets of %" PRId64 " bytes: %s", bytes, cause);
+}
+
 /* Allocates memory that the transports read in place, or plain memory if the group does not allocate. */
 static int allocate(struct tutti_reducer *reducer, int64_t bytes, bool *is_malloced, void **memory)
 {
@@ -189,7 +197,7 @@ static int allocate(struct tutti_reducer *reducer, int64_t bytes, bool *is_mallo
         *is_malloced = true;
         status = posix_memalign(memory, ALIGNMENT, (size_t)bytes) == 0 ? TUTTI_OK : TUTTI_ERR_NO_MEMORY;
     }
-    if (status != TUTTI_OK) return tutti_set_error(status, "out of memory for buckets of %" PRId64 " bytes", bytes);
+    if (status != TUTTI_OK) return refuse_memory(status, bytes);
     if (bytes > 0) memset(*memory, 0, (size_t)bytes);
     return TUTTI_OK;
 }
@@ -201,6 +209,7 @@ static int allocate_buckets(struct tutti_reducer *reducer)
         return tutti_set_error(TUTTI_ERR_NO_MEMORY, "the gradients together exceed any memory");
     int status = allocate(reducer, memory, &reducer->is_malloced, &reducer->memory);
     if (status == TUTTI_OK) status = allocate(reducer, wire, &reducer->is_wire_malloced, &reducer->wire_memory);
+    if (status == TUTTI_OK) status = residual_create(reducer);
     if (status != TUTTI_OK || !reducer_has_views(reducer) || !reducer->opts.move_views) return status;
     reducer->spare = malloc((size_t)memory + 1);
     if (reducer->spare == NULL)
@@ -239,6 +248,7 @@ void reducer_layout_free(struct tutti_reducer *reducer)
     release(reducer, reducer->is_malloced, reducer->memory);
     release(reducer, reducer->is_wire_malloced, reducer->wire_memory);
     free(reducer->spare);
+    free(reducer->residuals);
     free(reducer->bucket);
     free(reducer->members);
     free(reducer->offsets);

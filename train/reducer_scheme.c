@@ -1,5 +1,8 @@
 #include "reducer_scheme.h"
 
+#include "blocks.h"
+#include "reducer_residual.h"
+
 /* Returns the op of the gradients' all_reduce. */
 static tutti_reduce_op op_of(const struct tutti_reducer *reducer)
 {
@@ -44,15 +47,66 @@ static int finish_hook(struct tutti_reducer *reducer, struct bucket *bucket)
     return status;
 }
 
+/* float16 is divided before it is summed, because the sum may be
+ * beyond its range. */
+static int start_cast(struct tutti_reducer *reducer, struct bucket *bucket, int phase, tutti_work **work)
+{
+    tutti_opts opts = reducer_opts(reducer, work);
+    bool divides = op_of(reducer) == TUTTI_AVG && bucket->wire.dtype == TUTTI_FLOAT16;
+    (void)phase;
+    opts.factor = 1.0 / reducer->size;
+    reducer->bytes += reducer_tensor_bytes(bucket->wire);
+    return tutti_all_reduce(bucket->wire, divides ? TUTTI_PREMUL_SUM : op_of(reducer), &opts);
+}
+
+/* ---- float8 ------------------------------------------------------------------------------------------------ */
+
+/* Float8 with a scale per block cannot be added by a transport.  So each rank gets its part of all ranks' vectors, adds
+ * them in float32, and sends the sum to all.  The bytes are those of an all_reduce.  A bucket's wire has an outgoing
+ * vector, which also receives the result, and then an incoming one. */
+static struct blocks shape_of(const struct tutti_reducer *reducer, const struct bucket *bucket)
+{
+    return blocks_of(bucket->view.tensor.numel, reducer->size);
+}
+
+static int start_exchange(struct tutti_reducer *reducer, struct bucket *bucket, tutti_work **work)
+{
+    struct blocks shape = shape_of(reducer, bucket);
+    int64_t bytes = blocks_part_bytes(shape) * reducer->size;
+    uint8_t *outgoing = bucket->wire.data;
+    tutti_opts opts = reducer_opts(reducer, work);
+    blocks_encode(shape, bucket->view.tensor, outgoing);
+    residual_of_blocks(reducer, bucket);
+    reducer->bytes += bytes;
+    return tutti_all_to_all_single(tutti_view(outgoing + bytes, bytes), tutti_view(outgoing, bytes), NULL, NULL, &opts);
+}
+
+static int start_blocks(struct tutti_reducer *reducer, struct bucket *bucket, int phase, tutti_work **work)
+{
+    struct blocks shape = shape_of(reducer, bucket);
+    int64_t part_bytes = blocks_part_bytes(shape), bytes = part_bytes * reducer->size;
+    uint8_t *result = bucket->wire.data, *own = result + part_bytes * reducer->rank;
+    tutti_opts opts = reducer_opts(reducer, work);
+    if (phase == 0) return start_exchange(reducer, bucket, work);
+    residual_sum_blocks(reducer, bucket, result + bytes, own);
+    return tutti_all_gather_into_tensor(tutti_view(result, bytes), tutti_view(own, part_bytes), &opts);
+}
+
+/* ---- choice ------------------------------------------------------------------------------------------------ */
+
 static const struct scheme plain = {.phases = 1, .start = start_plain, .averages = true};
 static const struct scheme in_place = {.phases = 1, .start = start_in_place, .averages = true};
+static const struct scheme cast = {.phases = 1, .start = start_cast, .averages = true};
+static const struct scheme blocks = {.phases = 2, .start = start_blocks};
 static const struct scheme hook = {.phases = 0, .start = start_hook, .finish = finish_hook};
 
 const struct scheme *scheme_of(const struct tutti_reducer *reducer, tutti_tensor gradient)
 {
+    bool may_compress = gradient.dtype == TUTTI_FLOAT32 || gradient.dtype == TUTTI_FLOAT64;
     if (gradient.device.type != TUTTI_CPU) return &in_place;
     if (reducer->opts.hook != NULL) return &hook;
-    return &plain;
+    if (reducer->opts.compress == 0 || !may_compress) return &plain;
+    return reducer->opts.compress == TUTTI_FLOAT8_E4M3FN ? &blocks : &cast;
 }
 
 int scheme_phases(const struct tutti_reducer *reducer, const struct scheme *scheme)
@@ -62,8 +116,12 @@ int scheme_phases(const struct tutti_reducer *reducer, const struct scheme *sche
 
 bool scheme_casts(const struct scheme *scheme)
 {
-    (void)scheme;
-    return false;
+    return scheme == &cast;
+}
+
+bool scheme_has_blocks(const struct scheme *scheme)
+{
+    return scheme == &blocks;
 }
 
 bool scheme_needs_bucket(const struct tutti_reducer *reducer, const struct scheme *scheme)
@@ -71,28 +129,23 @@ bool scheme_needs_bucket(const struct tutti_reducer *reducer, const struct schem
     return scheme != &in_place && (!scheme_casts(scheme) || reducer_has_views(reducer));
 }
 
-int64_t scheme_wire_bytes(const struct tutti_reducer *reducer, const struct scheme *scheme, int64_t numel)
-{
-    (void)reducer, (void)scheme, (void)numel;
-    return 0;
-}
-
 tutti_tensor scheme_wire(const struct tutti_reducer *reducer, const struct scheme *scheme, int64_t numel, void *memory)
 {
-    (void)reducer, (void)scheme;
-    return tutti_tensor_of(memory, numel, TUTTI_UINT8);
+    tutti_tensor none = {NULL, 0, TUTTI_UINT8, {TUTTI_CPU, 0}};
+    if (scheme_casts(scheme)) return tutti_tensor_of(memory, numel, reducer->opts.compress);
+    if (!scheme_has_blocks(scheme)) return none;
+    return tutti_tensor_of(memory, 2 * reducer->size * blocks_part_bytes(blocks_of(numel, reducer->size)), TUTTI_UINT8);
 }
 
 int64_t scheme_wire_bytes_of_part(const struct scheme *scheme, int64_t numel)
 {
-    (void)scheme, (void)numel;
-    return 0;
+    if (scheme_casts(scheme)) return 2 * numel;
+    return scheme_has_blocks(scheme) ? 2 * (numel + numel / BLOCKS_NUMEL + 1) : 0;
 }
 
 int64_t scheme_wire_padding(const struct tutti_reducer *reducer)
 {
-    (void)reducer;
-    return 0;
+    return reducer->opts.compress == TUTTI_FLOAT8_E4M3FN ? 2 * BLOCKS_BYTES * ((int64_t)reducer->size + 1) : 0;
 }
 
 double scheme_divisor(const struct tutti_reducer *reducer, const struct scheme *scheme)

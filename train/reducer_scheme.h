@@ -16,13 +16,13 @@ bool scheme_needs_bucket(const struct tutti_reducer *reducer, const struct schem
 /* True if gradients are cast while they are copied, into the bucket's wire. */
 bool scheme_casts(const struct scheme *scheme);
 
-/* Returns the bytes that a compressed bucket of numel elements needs besides; 0 if it is not compressed. */
-int64_t scheme_wire_bytes(const struct tutti_reducer *reducer, const struct scheme *scheme, int64_t numel);
+/* True if it sends float8 in blocks. */
+bool scheme_has_blocks(const struct scheme *scheme);
 
-/* Returns the tensor that is sent, of a bucket of numel elements. */
+/* Returns what a compressed bucket of numel elements sends and receives; numel 0 if it is not compressed. */
 tutti_tensor scheme_wire(const struct tutti_reducer *reducer, const struct scheme *scheme, int64_t numel, void *memory);
 
-/* Return bounds of scheme_wire_bytes: a parameter's part of it, and what a bucket adds. */
+/* Return bounds of the bytes of scheme_wire: a parameter's part of them, and what a bucket adds. */
 int64_t scheme_wire_bytes_of_part(const struct scheme *scheme, int64_t numel);
 int64_t scheme_wire_padding(const struct tutti_reducer *reducer);
 

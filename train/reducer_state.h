@@ -63,6 +63,7 @@ struct tutti_reducer {
     void *memory;                       /* of the buckets; large enough for any order */
     bool is_malloced, is_wire_malloced; /* malloc's, because the group does not allocate */
     void *wire_memory;                  /* of compressed buckets */
+    float *residuals;                   /* of all parameters; NULL without error feedback */
     void *spare;                        /* for moving views; NULL otherwise */
 
     bool sync, is_rebuilt, is_shadow; /* is_shadow: this rank has joined */

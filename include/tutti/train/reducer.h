@@ -103,7 +103,8 @@ typedef struct tutti_reducer_opts {
     bool divide_by_active;        /* average over the ranks that have not joined, instead of over all */
     tutti_dtype compress;         /* send float32 and float64 gradients as TUTTI_BFLOAT16, TUTTI_FLOAT16 or
                                      TUTTI_FLOAT8_E4M3FN; 0: as they are */
-    bool error_feedback;          /* add to each gradient what compression lost of it in the last iteration */
+    bool error_feedback;          /* add to each gradient what compression lost of it in the last iteration; not what
+                                     the all_reduce of 16-bit numbers rounds */
     tutti_reducer_hook hook;      /* the program's own reduction; excludes compress */
     void *hook_argument;
     int hook_phases; /* number of the hook's phases that start an operation; 0: 1 */
