@@ -70,8 +70,8 @@ static void add_product_plain(struct matrix out, struct matrix x, struct matrix 
 /* Copies a matrix so that its rows are contiguous. */
 static struct matrix pack(struct matrix x)
 {
-    struct matrix copy =
-        matrix_of(malloc((size_t)x.rows * (size_t)x.columns * sizeof(float)), x.rows, x.columns, x.columns);
+    float *memory = malloc((size_t)x.rows * (size_t)x.columns * sizeof *memory);
+    struct matrix copy = {memory, x.rows, x.columns, x.columns, 1};
     if (!copy.data) abort();
     for (int j = 0; j < x.columns; j++)
         for (int i = 0; i < x.rows; i++) copy.data[i * copy.row + j] = x.data[i * x.row + j * x.column];
