@@ -26,7 +26,7 @@ struct stage {
     int slots;
 };
 
-/* The neighbours' messages.  An unused one has no elements: the first rank has no previous one. */
+/* Messages between this stage and its neighbours. */
 struct link {
     int previous, next; /* ranks, or -1 */
     tutti_tensor x_in, x_out, gradient_in, gradient_out;
@@ -108,17 +108,19 @@ static void add_op(tutti_p2p_op *ops, int *n, tutti_kind kind, tutti_tensor x, i
     if (peer >= 0) ops[(*n)++] = (tutti_p2p_op){.kind = kind, .tensor = x, .peer = peer};
 }
 
-/* Sends and receives at once what is wanted: towards the next stage, and towards the previous one. */
-static void exchange(struct link *link, bool x_out, bool gradient_in, bool gradient_out, bool x_in)
+enum { X_OUT = 1, GRADIENT_IN = 2, GRADIENT_OUT = 4, X_IN = 8 };
+
+/* Sends and receives at once the messages of the set. */
+static void exchange(struct link *link, int set)
 {
     tutti_p2p_op ops[4];
     tutti_work *works[4];
     int n = 0;
     double start = seconds();
-    if (x_out) add_op(ops, &n, TUTTI_SEND, link->x_out, link->next);
-    if (gradient_in) add_op(ops, &n, TUTTI_RECV, link->gradient_in, link->next);
-    if (gradient_out) add_op(ops, &n, TUTTI_SEND, link->gradient_out, link->previous);
-    if (x_in) add_op(ops, &n, TUTTI_RECV, link->x_in, link->previous);
+    if (set & X_OUT) add_op(ops, &n, TUTTI_SEND, link->x_out, link->next);
+    if (set & GRADIENT_IN) add_op(ops, &n, TUTTI_RECV, link->gradient_in, link->next);
+    if (set & GRADIENT_OUT) add_op(ops, &n, TUTTI_SEND, link->gradient_out, link->previous);
+    if (set & X_IN) add_op(ops, &n, TUTTI_RECV, link->x_in, link->previous);
     if (n > 0) TUTTI_CHECK(tutti_batch_isend_irecv(ops, n, NULL, works));
     TUTTI_CHECK(tutti_wait_all(works, n, TUTTI_DEFAULT_TIMEOUT));
     link->waited += seconds() - start;
@@ -150,22 +152,22 @@ static void run_backward(struct stage *stage, struct link *link, int micro_batch
 static void run_1f1b(struct stage *stage, struct link *link)
 {
     int warm_up = stage->slots - 1, f = 0, b = 0;
-    exchange(link, false, false, false, true);
+    exchange(link, X_IN);
     for (; f < warm_up; f++) {
         run_forward(stage, link, f);
-        exchange(link, true, false, false, false);
-        exchange(link, false, false, false, f + 1 < MICRO_BATCHES);
+        exchange(link, X_OUT);
+        exchange(link, X_IN);
     }
     for (; f < MICRO_BATCHES; f++, b++) {
         run_forward(stage, link, f);
-        exchange(link, true, true, false, false);
+        exchange(link, X_OUT | GRADIENT_IN);
         run_backward(stage, link, b);
-        exchange(link, false, false, true, f + 1 < MICRO_BATCHES);
+        exchange(link, f + 1 < MICRO_BATCHES ? GRADIENT_OUT | X_IN : GRADIENT_OUT);
     }
     for (; b < MICRO_BATCHES; b++) {
-        exchange(link, false, true, false, false);
+        exchange(link, GRADIENT_IN);
         run_backward(stage, link, b);
-        exchange(link, false, false, true, false);
+        exchange(link, GRADIENT_OUT);
     }
 }
 
@@ -187,19 +189,15 @@ int main(int argc, char **argv)
     int rank = tutti_get_rank(NULL), world = tutti_get_world_size(NULL), first = first_of(LAYERS, rank, world);
     int slots = world - rank < MICRO_BATCHES ? world - rank : MICRO_BATCHES;
     struct stage stage = stage_new(first, first_of(LAYERS, rank + 1, world) - first, slots);
-    struct link link = {rank - 1,
-                        rank + 1 < world ? rank + 1 : -1,
-                        ZEROS(float, SLICE),
-                        ZEROS(float, SLICE),
-                        ZEROS(float, SLICE),
-                        ZEROS(float, SLICE),
-                        0};
+    struct link link = {.previous = rank - 1, .next = rank + 1 < world ? rank + 1 : -1};
+    tutti_tensor *const messages[] = {&link.x_in, &link.x_out, &link.gradient_in, &link.gradient_out};
+    for (int i = 0; i < 4; i++) *messages[i] = ZEROS(float, SLICE);
     TUTTI_CHECK(tutti_barrier(NULL));
     double start = seconds();
     run_1f1b(&stage, &link);
     double took = seconds() - start;
-    printf("Rank %d: layers %d to %d, %d micro-batches in flight, waited %.0f %% of the time\n", rank, first,
-           first + stage.layers - 1, slots, 100 * link.waited / took);
+    printf("Rank %d: %d layers, %d micro-batches in flight, waited %.0f %% of the time\n", rank, stage.layers, slots,
+           100 * link.waited / took);
 
     float difference = compare(&stage);
     tutti_tensor largest = TENSOR(float, difference);
@@ -211,8 +209,8 @@ int main(int argc, char **argv)
         printf("gradients differ by at most %g from one rank's\n", (double)difference);
     }
     stage_free(&stage);
-    const tutti_tensor tensors[] = {link.x_in, link.x_out, link.gradient_in, link.gradient_out, largest};
-    for (int i = 0; i < 5; i++) tensor_free(tensors[i]);
+    tensor_free(largest);
+    for (int i = 0; i < 4; i++) tensor_free(*messages[i]);
     TUTTI_CHECK(tutti_destroy_process_group(NULL));
     return difference <= 1e-5f ? 0 : 1;
 }

@@ -42,7 +42,7 @@ static const struct example {
       "2 x 2 ranks: # million cells a second, # % of the time waiting for edges",
       "0 of 75000 cells differ from one rank's"}},
     {"pipeline",
-     {"Rank @: layers # to #, # micro-batches in flight, waited # % of the time",
+     {"Rank @: 3 layers, # micro-batches in flight, waited # % of the time",
       "bubble of 4 stages and 12 micro-batches: 20 % of the schedule",
       "gradients differ by at most 0 from one rank's"}},
     {"tensor_parallel",
