@@ -27,14 +27,9 @@ struct block {
 static struct block block_new(int first, int end)
 {
     int n = end - first;
-    struct block block = {first,
-                          n,
-                          floats(WIDTH * n),
-                          floats(WIDTH * n),
-                          floats(WIDTH * n),
-                          floats(WIDTH * n),
-                          floats(ROWS * n),
-                          floats(ROWS * n)};
+    struct block block = {.first = first, .n = n, .u = floats(ROWS * n), .hidden = floats(ROWS * n)};
+    float **matrix[] = {&block.a, &block.b, &block.da, &block.db};
+    for (int i = 0; i < 4; i++) *matrix[i] = floats(WIDTH * n);
     for (int k = 0; k < WIDTH; k++)
         for (int j = 0; j < n; j++) {
             block.a[k * n + j] = 0.2f * noise(1, k * HIDDEN + first + j);
