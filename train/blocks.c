@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "loops.h"
+
 enum { CHUNK = 16 * BLOCKS_NUMEL, SCALE_NAN = 255, SCALE_BIAS = 127, SCALE_LEAST = 1 };
 
 struct blocks blocks_of(int64_t numel, int parts)
@@ -24,25 +26,11 @@ static float float_of(uint32_t bits)
     return value;
 }
 
-/* Returns the largest magnitude as bits of a float, which compare like the floats.  At least that of infinity if one
- * element is not finite. */
-static int32_t largest_bits(const float *x, int n)
-{
-    int32_t largest = 0;
-    for (int i = 0; i < n; i++) {
-        int32_t bits;
-        memcpy(&bits, &x[i], sizeof bits);
-        bits &= 0x7fffffff;
-        largest = bits > largest ? bits : largest;
-    }
-    return largest;
-}
-
 /* Returns the biased exponent of the smallest power of two by which the block must be divided to be at most 448, which
  * is 1.75 times 2^8. */
 static uint8_t find_scale(const float *x, int n)
 {
-    int32_t bits = largest_bits(x, n), exponent = bits >> 23;
+    int32_t bits = loops_select()->largest_bits(x, n), exponent = bits >> 23;
     if (exponent == 0xff) return SCALE_NAN;
     int scale = exponent - 8 + ((bits & 0x7fffff) > 0x600000);
     return (uint8_t)(scale < SCALE_LEAST ? SCALE_LEAST : scale);
@@ -57,11 +45,6 @@ static float shrinking_factor(uint8_t scale)
 static float growing_factor(uint8_t scale)
 {
     return float_of(scale == SCALE_NAN ? 0x7fc00000 : (uint32_t)scale << 23);
-}
-
-static void multiply(float *x, int n, float factor)
-{
-    for (int i = 0; i < n; i++) x[i] *= factor;
 }
 
 /* ---- runs of blocks in one part ---------------------------------------------------------------------------- */
@@ -84,7 +67,7 @@ static void encode_run(float *x, int n, uint8_t *scale, uint8_t *data)
     for (int at = 0; at < n; at += BLOCKS_NUMEL) {
         int numel = (int)least(n - at, BLOCKS_NUMEL);
         *scale = find_scale(x + at, numel);
-        multiply(x + at, numel, shrinking_factor(*scale++));
+        loops_select()->multiply(x + at, numel, shrinking_factor(*scale++));
     }
     tutti_cast(tutti_tensor_of(data, n, TUTTI_FLOAT8_E4M3FN), tutti_tensor_of(x, n, TUTTI_FLOAT32));
 }
@@ -95,7 +78,7 @@ static void decode_run(const uint8_t *scale, const uint8_t *data, int skip, floa
     tutti_cast(tutti_tensor_of(x, n, TUTTI_FLOAT32), tutti_tensor_of(data + skip, n, TUTTI_FLOAT8_E4M3FN));
     for (int at = 0; at < n;) {
         int numel = (int)least(n - at, BLOCKS_NUMEL - skip);
-        multiply(x + at, numel, growing_factor(*scale++));
+        loops_select()->multiply(x + at, numel, growing_factor(*scale++));
         at += numel;
         skip = 0;
     }
@@ -146,22 +129,22 @@ static void sum_run(struct blocks shape, const uint8_t *parts, int64_t block, fl
     for (int k = 0; k < shape.parts; k++) {
         const uint8_t *part = parts + k * blocks_part_bytes(shape);
         decode_run(part + block, part + shape.per_part + block * BLOCKS_NUMEL, 0, x, n);
-        for (int i = 0; i < n; i++) total[i] += x[i];
+        loops_select()->add(total, x, n);
     }
 }
 
 void blocks_sum(struct blocks shape, const uint8_t *parts, uint8_t *sum, blocks_loss loss, void *context)
 {
-    float total[CHUNK], lost[CHUNK], kept[CHUNK];
+    float total[CHUNK], wanted[CHUNK], kept[CHUNK], lost[CHUNK];
     for (int64_t at = 0; at < shape.per_part; at += CHUNK / BLOCKS_NUMEL) {
         int n = (int)least(shape.per_part - at, CHUNK / BLOCKS_NUMEL) * BLOCKS_NUMEL;
         uint8_t *scale = sum + at, *data = sum + shape.per_part + at * BLOCKS_NUMEL;
         sum_run(shape, parts, at, total, n);
-        memcpy(lost, total, (size_t)n * sizeof *lost);
+        memcpy(wanted, total, (size_t)n * sizeof *wanted);
         encode_run(total, n, scale, data);
         if (loss == NULL) continue;
         decode_run(scale, data, 0, kept, n);
-        for (int i = 0; i < n; i++) lost[i] -= kept[i];
+        loops_select()->keep_lost(lost, wanted, kept, n);
         loss(context, at * BLOCKS_NUMEL, lost, n);
     }
 }

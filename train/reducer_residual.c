@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "blocks.h"
+#include "loops.h"
 #include "reducer_scheme.h"
 
 enum { CHUNK = 4096 };
@@ -34,10 +35,7 @@ int residual_create(struct tutti_reducer *reducer)
 /* Keeps wanted - sent.  An element that overflowed leaves nothing, because its residual would never become finite. */
 static void keep(float *residual, const float *wanted, const float *sent, int64_t n)
 {
-    for (int64_t i = 0; i < n; i++) {
-        float lost = wanted[i] - sent[i];
-        residual[i] = lost - lost == 0 ? lost : 0;
-    }
+    loops_select()->keep_lost(residual, wanted, sent, (int)n);
 }
 
 static int64_t chunk_numel(int64_t numel, int64_t at)
@@ -49,7 +47,7 @@ static int64_t chunk_numel(int64_t numel, int64_t at)
 static void add(const struct parameter *parameter, tutti_tensor from, int64_t at, int64_t n, float *sum)
 {
     tutti_cast(tutti_view(sum, n), reducer_part(from, at, n));
-    for (int64_t i = 0; i < n; i++) sum[i] += parameter->residual[at + i];
+    loops_select()->add(sum, parameter->residual + at, (int)n);
 }
 
 void residual_cast(struct parameter *parameter, tutti_tensor to)
@@ -115,10 +113,10 @@ static void add_lost(void *context, int64_t begin, const float *lost, int n)
         struct parameter *parameter = &summing->reducer->parameter[view->parameter[k]];
         int64_t from = parameter->offset > first ? parameter->offset : first;
         int64_t to = parameter->offset + parameter->gradient.numel;
-        for (int64_t i = from; i < to && i < end; i++) {
-            float wanted = parameter->residual[i - parameter->offset] + lost[i - first];
-            parameter->residual[i - parameter->offset] = wanted - wanted == 0 ? wanted : 0;
-        }
+        if (to > end) to = end;
+        if (from < to)
+            loops_select()->add(parameter->residual + (from - parameter->offset), lost + (from - first),
+                                (int)(to - from));
     }
 }
 

@@ -20,6 +20,7 @@ enum { HELD_OUT = 357, SHARDS = 8, TREE_DEPTH = 3 };
 struct options {
     const char *backend, *data, *csv_log;
     int epochs, batch, bucket_kib;
+    tutti_dtype compress; /* 0: send float32 */
 };
 
 struct trainer {
@@ -139,7 +140,11 @@ static void trainer_init(struct trainer *trainer, struct mlp *net, const struct 
         trainer->gradient[i] = layer_tensor(net, net->gradient, i);
         list[i] = (tutti_parameter){name[i], trainer->value[i], trainer->gradient[i]};
     }
-    tutti_reducer_opts opts = {.sum = true, .bucket_bytes = bucket_bytes, .first_bucket_bytes = bucket_bytes};
+    tutti_reducer_opts opts = {.sum = true,
+                               .bucket_bytes = bucket_bytes,
+                               .first_bucket_bytes = bucket_bytes,
+                               .compress = options->compress,
+                               .error_feedback = options->compress != 0};
     TUTTI_CHECK(tutti_reducer_create(list, net->layers, &opts, &trainer->reducer));
     for (int i = 0; i < net->layers; i++)
         if (trainer->value[i].device.type != TUTTI_CPU) tensor_get(net->value + net->begin[i], trainer->value[i]);
@@ -223,7 +228,7 @@ __attribute__((format(printf, 1, 2))) static void usage(const char *format, ...)
     vfprintf(stderr, format, arguments);
     va_end(arguments);
     fprintf(stderr, "\nusage: train [tcp|mpi|nccl] [--epochs N] [--batch N] [--hidden N[,N..]] [--bucket KIB] "
-                    "[--data FILE] [--csv-log FILE]\n");
+                    "[--compress DTYPE] [--data FILE] [--csv-log FILE]\n");
     exit(2);
 }
 
@@ -247,6 +252,15 @@ static void parse_hidden(struct mlp *net, char *text)
     net->size[net->layers] = DIGIT_CLASSES;
 }
 
+static tutti_dtype parse_compress(const char *text)
+{
+    static const tutti_dtype dtypes[] = {TUTTI_BFLOAT16, TUTTI_FLOAT16, TUTTI_FLOAT8_E4M3FN};
+    for (int i = 0; i < 3; i++)
+        if (!strcmp(text, tutti_dtype_name(dtypes[i]))) return dtypes[i];
+    usage("--compress takes bfloat16, float16 or float8_e4m3fn, not \"%s\"", text);
+    return 0;
+}
+
 static void parse(int argc, char **argv, struct options *options, struct mlp *net)
 {
     for (int i = 1; i < argc; i++) {
@@ -262,6 +276,8 @@ static void parse(int argc, char **argv, struct options *options, struct mlp *ne
             options->batch = positive(name, argv[i], 100000);
         else if (!strcmp(name, "--bucket"))
             options->bucket_kib = positive(name, argv[i], 1 << 20);
+        else if (!strcmp(name, "--compress"))
+            options->compress = parse_compress(argv[i]);
         else if (!strcmp(name, "--hidden"))
             parse_hidden(net, argv[i]);
         else if (!strcmp(name, "--data"))
@@ -275,7 +291,7 @@ static void parse(int argc, char **argv, struct options *options, struct mlp *ne
 
 int main(int argc, char **argv)
 {
-    struct options options = {"tcp", EXAMPLES_DATA_DIR "/digits.csv", NULL, 20, 64, 32};
+    struct options options = {"tcp", EXAMPLES_DATA_DIR "/digits.csv", NULL, 20, 64, 32, 0};
     struct mlp net = {.layers = 3, .size = {DIGIT_PIXELS, 128, 64, DIGIT_CLASSES}};
     parse(argc, argv, &options, &net);
     setvbuf(stdout, NULL, _IOLBF, 0);

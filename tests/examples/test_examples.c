@@ -163,7 +163,7 @@ static void read_curve(const char *path, struct curve *curve)
 }
 
 /* Trains on this many ranks and returns the loss curve. */
-static struct curve train(const char *ranks, const char *batch, const char *bucket_kib)
+static struct curve train(const char *ranks, const char *batch, const char *bucket_kib, const char *compress)
 {
     char path[4096], log[] = "/tmp/tutti-train-XXXXXX";
     struct curve curve;
@@ -172,7 +172,7 @@ static struct curve train(const char *ranks, const char *batch, const char *buck
     close(fd);
     path_of("train", path, sizeof path);
     struct launch launch = RUN("-n", ranks, "--no-prefix", path, backend(), "--epochs", "20", "--batch", batch,
-                               "--bucket", bucket_kib, "--csv-log", log);
+                               "--bucket", bucket_kib, "--csv-log", log, compress ? "--compress" : NULL, compress);
     if (launch.status != 0) fail_msg("train on %s ended with %d: %s", ranks, launch.status, launch.err.data);
     assert_has(&launch.out, "epoch 20  loss 0.0");
     assert_has(&launch.out, "% on 357 held-out rows, ");
@@ -196,15 +196,15 @@ static void training_is_that_of_one_rank(void **state)
 {
     static const char *const ranks[] = {"2", "8"}, *const exact[] = {"2", "4"};
     (void)state;
-    struct curve one = train("1", "64", "32");
+    struct curve one = train("1", "64", "32", NULL);
     for (int i = 0; i < 2; i++) {
-        struct curve curve = train(ranks[i], "64", "32");
+        struct curve curve = train(ranks[i], "64", "32", NULL);
         assert_same_curve(&curve, &one, ranks[i]);
     }
     if (strcmp(backend(), "tcp") != 0) return;
     setenv("TUTTI_DETERMINISTIC", "1", 1);
     for (int i = 0; i < 2; i++) {
-        struct curve curve = train(exact[i], "64", "32");
+        struct curve curve = train(exact[i], "64", "32", NULL);
         assert_memory_equal(curve.loss, one.loss, sizeof one.loss);
     }
     unsetenv("TUTTI_DETERMINISTIC");
@@ -214,8 +214,21 @@ static void training_is_that_of_one_rank(void **state)
 static void uneven_shares_weigh_right(void **state)
 {
     (void)state;
-    struct curve one = train("1", "50", "32"), three = train("3", "50", "1");
+    struct curve one = train("1", "50", "32", NULL), three = train("3", "50", "1", NULL);
     assert_same_curve(&three, &one, "3");
+}
+
+/* Compressed gradients train as well: the loss ends near that of float32. */
+static void training_with_compression(void **state)
+{
+    static const char *const dtypes[] = {"bfloat16", "float16", "float8_e4m3fn"};
+    (void)state;
+    struct curve one = train("1", "64", "32", NULL);
+    for (int i = 0; i < 3; i++) {
+        struct curve curve = train("2", "64", "32", dtypes[i]);
+        double ratio = curve.loss[EPOCHS - 1] / one.loss[EPOCHS - 1];
+        if (ratio < 0.9 || ratio > 1.1) fail_msg("%s: the last loss is %g times that of float32", dtypes[i], ratio);
+    }
 }
 
 /* Trains over a provider's datagram endpoints. */
@@ -224,9 +237,9 @@ static void training_over_datagrams(void **state)
     (void)state;
     if (strcmp(backend(), "tcp") != 0) skip();
     setenv("TUTTI_SHM", "0", 1);
-    struct curve one = train("1", "64", "32");
+    struct curve one = train("1", "64", "32", NULL);
     setenv("TUTTI_FABRIC_PROVIDER", "tcp;ofi_rxm", 1);
-    struct curve four = train("4", "64", "32");
+    struct curve four = train("4", "64", "32", NULL);
     unsetenv("TUTTI_FABRIC_PROVIDER");
     unsetenv("TUTTI_SHM");
     assert_same_curve(&four, &one, "4");
@@ -299,16 +312,18 @@ static void transformer_refuses_what_it_does_not_know(void **state)
 
 int main(void)
 {
-    struct CMUnitTest tests[EXAMPLES + 6];
+    const struct CMUnitTest others[] = {cmocka_unit_test(training_is_that_of_one_rank),
+                                        cmocka_unit_test(uneven_shares_weigh_right),
+                                        cmocka_unit_test(train_refuses_what_it_does_not_know),
+                                        cmocka_unit_test(training_over_datagrams),
+                                        cmocka_unit_test(training_with_compression),
+                                        cmocka_unit_test(transformer_is_that_of_one_rank),
+                                        cmocka_unit_test(transformer_refuses_what_it_does_not_know)};
+    struct CMUnitTest tests[EXAMPLES + sizeof others / sizeof *others];
     for (int i = 0; i < EXAMPLES; i++)
         tests[i] = (struct CMUnitTest)cmocka_unit_test_prestate(prints_what_the_tutorial_says,
                                                                 (void *)(uintptr_t)&examples[i]);
     for (int i = 0; i < EXAMPLES; i++) tests[i].name = examples[i].name;
-    tests[EXAMPLES] = (struct CMUnitTest)cmocka_unit_test(training_is_that_of_one_rank);
-    tests[EXAMPLES + 1] = (struct CMUnitTest)cmocka_unit_test(uneven_shares_weigh_right);
-    tests[EXAMPLES + 2] = (struct CMUnitTest)cmocka_unit_test(train_refuses_what_it_does_not_know);
-    tests[EXAMPLES + 3] = (struct CMUnitTest)cmocka_unit_test(training_over_datagrams);
-    tests[EXAMPLES + 4] = (struct CMUnitTest)cmocka_unit_test(transformer_is_that_of_one_rank);
-    tests[EXAMPLES + 5] = (struct CMUnitTest)cmocka_unit_test(transformer_refuses_what_it_does_not_know);
+    memcpy(tests + EXAMPLES, others, sizeof others);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
