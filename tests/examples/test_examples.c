@@ -146,21 +146,27 @@ struct curve {
     double loss[EPOCHS], accuracy;
 };
 
-static void read_curve(const char *path, struct curve *curve)
+/* Reads the epochs from `first` to `last`, counted from 1. */
+static void read_epochs(const char *path, int first, int last, struct curve *curve)
 {
     FILE *file = fopen(path, "r");
     char line[128];
-    int epochs = 0;
+    int epochs = first - 1;
     assert_non_null(file);
     assert_non_null(fgets(line, sizeof line, file));
     assert_string_equal(line, "epoch,loss,accuracy\n");
-    while (epochs < EPOCHS && fgets(line, sizeof line, file)) {
+    while (epochs < last && fgets(line, sizeof line, file)) {
         int epoch;
         assert_int_equal(sscanf(line, "%d,%lf,%lf", &epoch, &curve->loss[epochs], &curve->accuracy), 3);
         assert_int_equal(epoch, ++epochs);
     }
-    assert_int_equal(epochs, EPOCHS);
+    assert_int_equal(epochs, last);
     fclose(file);
+}
+
+static void read_curve(const char *path, struct curve *curve)
+{
+    read_epochs(path, 1, EPOCHS, curve);
 }
 
 /* Trains on this many ranks and returns the loss curve. */
@@ -248,6 +254,49 @@ static void training_over_datagrams(void **state)
     assert_same_curve(&four, &one, "4");
 }
 
+/* ---- train_zero -------------------------------------------------------------------------------------------- */
+
+/* Trains up to an epoch and adds these epochs' losses to the curve. */
+static void train_zero(const char *ranks, int first, int last, const char *option, const char *folder,
+                       struct curve *curve)
+{
+    char path[4096], log[64], epochs[16];
+    path_of("train_zero", path, sizeof path);
+    snprintf(log, sizeof log, "%s.csv", folder);
+    snprintf(epochs, sizeof epochs, "%d", last);
+    struct launch launch =
+        RUN("-n", ranks, "--no-prefix", path, backend(), "--epochs", epochs, "--csv-log", log, option, folder);
+    if (launch.status != 0) fail_msg("train_zero on %s ended with %d: %s", ranks, launch.status, launch.err.data);
+    assert_has(&launch.out, " of 17226 parameters");
+    launch_free(&launch);
+    read_epochs(log, first, last, curve);
+    unlink(log);
+}
+
+/* Three ranks train with sharded state and die; two continue from the checkpoint.  Together they make train's curve. */
+static void sharded_training_continues_elsewhere(void **state)
+{
+    char folder[] = "/tmp/tutti-train-XXXXXX", command[64];
+    struct curve one = train("1", "64", "32", NULL), zero;
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    train_zero("3", 1, 8, "--checkpoint", folder, &zero);
+    train_zero("2", 9, EPOCHS, "--resume", folder, &zero);
+    assert_same_curve(&zero, &one, "3 and 2");
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+}
+
+static void train_zero_refuses_other_folders(void **state)
+{
+    char path[4096];
+    (void)state;
+    path_of("train_zero", path, sizeof path);
+    launch_assert_refused(ARGS("-n", "2", path, backend(), "--resume", "/nowhere"), 1,
+                          "/nowhere has no complete checkpoint");
+    launch_assert_refused(ARGS(path, "--epochs", "none"), 2, "--epochs needs a positive integer, not \"none\"");
+}
+
 static void train_refuses_what_it_does_not_know(void **state)
 {
     char path[4096];
@@ -320,6 +369,8 @@ int main(void)
                                         cmocka_unit_test(train_refuses_what_it_does_not_know),
                                         cmocka_unit_test(training_over_datagrams),
                                         cmocka_unit_test(training_with_compression),
+                                        cmocka_unit_test(sharded_training_continues_elsewhere),
+                                        cmocka_unit_test(train_zero_refuses_other_folders),
                                         cmocka_unit_test(transformer_is_that_of_one_rank),
                                         cmocka_unit_test(transformer_refuses_what_it_does_not_know)};
     struct CMUnitTest tests[EXAMPLES + sizeof others / sizeof *others];
