@@ -38,8 +38,9 @@ struct Operation {
 namespace
 {
 
-// The thread that completes futures and releases the tensors of dropped operations.  Both may run Python, which a
-// callback of Tutti's must not wait for.
+// The threads that complete futures and release the tensors of dropped operations.  Both may run Python, which a
+// callback of Tutti's must not wait for.  A future's callback may wait for another future, as PowerSGD's hook does, so
+// a thread is started whenever the others are busy.
 class Watcher
 {
   public:
@@ -68,19 +69,25 @@ class Watcher
     }
 
   private:
-    Watcher()
-    {
-        std::thread(&Watcher::run, this).detach();
-    }
+    Watcher() = default;
 
     static void on_end(tutti_work *, void *argument)
     {
         auto *reference = static_cast<std::shared_ptr<Operation> *>(argument);
-        auto &watcher = get();
-        std::lock_guard<std::mutex> guard(watcher.lock_);
-        watcher.ended_.push_back(std::move(*reference));
+        get().add(std::move(*reference));
         delete reference;
-        watcher.changed_.notify_one();
+    }
+
+    void add(std::shared_ptr<Operation> operation)
+    {
+        constexpr int most = 256;
+        std::lock_guard<std::mutex> guard(lock_);
+        ended_.push_back(std::move(operation));
+        if (idle_ < ended_.size() && threads_ < most) {
+            std::thread(&Watcher::run, this).detach();
+            threads_++;
+        }
+        changed_.notify_one();
     }
 
     void run()
@@ -89,7 +96,9 @@ class Watcher
             std::shared_ptr<Operation> operation;
             {
                 std::unique_lock<std::mutex> guard(lock_);
+                idle_++;
                 changed_.wait(guard, [&] { return !ended_.empty(); });
+                idle_--;
                 operation = std::move(ended_.front());
                 ended_.pop_front();
             }
@@ -114,6 +123,8 @@ class Watcher
     std::mutex lock_;
     std::condition_variable changed_;
     std::deque<std::shared_ptr<Operation>> ended_;
+    size_t idle_ = 0; // threads that wait
+    int threads_ = 0;
 };
 
 } // namespace
