@@ -155,7 +155,7 @@ template <typename Start> c10::intrusive_ptr<c10d::Work> Backend::run(const Call
         append(queue->outputs, call.outputs);
         return nullptr;
     }
-    return c10::make_intrusive<Work>(rank_, call.type, call.title, work, call.inputs, call.outputs, call.timeout);
+    return c10::make_intrusive<Work>(this, rank_, call.type, call.title, work, call.inputs, call.outputs, call.timeout);
 }
 
 // Makes several calls as one.  `start` makes them all.
@@ -245,7 +245,7 @@ c10::intrusive_ptr<c10d::Work> Backend::allreduce_sparse(std::vector<at::Tensor>
     gather_one(all_values, values);
     at::Tensor sum = at::sparse_coo_tensor(at::cat(all_indices, 1), at::cat(all_values, 0), tensor.sizes()).coalesce();
     tensors[0].copy_(sum);
-    return c10::make_intrusive<Work>(rank_, c10d::OpType::_ALLREDUCE_SPARSE, "tutti:all_reduce_sparse", nullptr,
+    return c10::make_intrusive<Work>(this, rank_, c10d::OpType::_ALLREDUCE_SPARSE, "tutti:all_reduce_sparse", nullptr,
                                      tensors, tensors, opts.timeout);
 }
 
@@ -494,8 +494,8 @@ c10::intrusive_ptr<c10d::Work> Backend::endCoalescing()
     WithoutPython unlocked;
     tutti_work *work = nullptr;
     check(tutti_coalesce_end(group_, &work));
-    return c10::make_intrusive<Work>(rank_, c10d::OpType::COALESCED, "tutti:coalesced", work, std::move(queued.inputs),
-                                     std::move(queued.outputs), c10d::kUnsetTimeout);
+    return c10::make_intrusive<Work>(this, rank_, c10d::OpType::COALESCED, "tutti:coalesced", work,
+                                     std::move(queued.inputs), std::move(queued.outputs), c10d::kUnsetTimeout);
 }
 
 } // namespace tutti_torch

@@ -4,6 +4,8 @@
 
 #include <condition_variable>
 #include <deque>
+#include <list>
+#include <set>
 #include <thread>
 #include <unistd.h>
 
@@ -16,6 +18,8 @@ struct Operation {
     std::mutex lock; // guards the fields below
     c10::intrusive_ptr<c10::ivalue::Future> future;
     bool is_watched = false; // the watcher has a reference
+    bool is_noticed = false; // the watcher knows of its end; guarded by the watcher
+    const void *order;       // the group whose collectives are in order, or NULL: a message
 
     ~Operation()
     {
@@ -38,14 +42,18 @@ struct Operation {
 namespace
 {
 
-// The threads that complete futures and release the tensors of dropped operations.  Both may run Python, which a
-// callback of Tutti's must not wait for.  A future's callback may wait for another future, as PowerSGD's hook does, so
-// a thread is started whenever the others are busy.
+// Completes futures and releases the tensors of dropped operations, in threads of its own: both may run Python, which a
+// callback of Tutti's must not wait for.
+//
+// Callbacks of futures may start collectives, which all ranks must start in the same order.  So the futures of a
+// group's collectives are completed one after the other, in the order in which they were started.  A callback may also
+// wait for the future of an operation that it has started itself, as PowerSGD's hook does.  So operations that are
+// started in a callback belong to the next level, which has a thread of its own.
 class Watcher
 {
   public:
     // Returns the process's watcher.  It is never destroyed, because operations may end while the process exits.  A
-    // forked child has none of its parent's operations and starts one of its own.
+    // forked child has none of its parent's operations and makes a watcher of its own.
     static Watcher &get()
     {
         static std::mutex lock;
@@ -60,47 +68,73 @@ class Watcher
     }
 
     // Keeps the operation until it has ended, then completes its future.
-    static void watch(const std::shared_ptr<Operation> &operation)
+    void watch(const std::shared_ptr<Operation> &operation)
     {
-        auto *reference = new std::shared_ptr<Operation>(operation);
-        get();
-        if (tutti_work_then(operation->handle, on_end, reference) == TUTTI_OK) return;
-        delete reference; // a Work from before fork
+        Level &level = level_of_this_thread();
+        {
+            std::lock_guard<std::mutex> guard(level.lock);
+            level.pending.push_back(operation);
+        }
+        auto *ending = new Ending{&level, operation.get()};
+        if (tutti_work_then(operation->handle, on_end, ending) == TUTTI_OK) return;
+        delete ending; // a Work from before fork
+        std::lock_guard<std::mutex> guard(level.lock);
+        level.pending.remove(operation);
     }
 
   private:
-    Watcher() = default;
+    struct Level {
+        std::mutex lock; // guards the following, and the operations' has_ended
+        std::condition_variable changed;
+        std::list<std::shared_ptr<Operation>> pending; // in the order of their starts
+    };
+    struct Ending {
+        Level *level;
+        Operation *operation; // pending, so it is alive
+    };
 
     static void on_end(tutti_work *, void *argument)
     {
-        auto *reference = static_cast<std::shared_ptr<Operation> *>(argument);
-        get().add(std::move(*reference));
-        delete reference;
+        std::unique_ptr<Ending> ending(static_cast<Ending *>(argument));
+        std::lock_guard<std::mutex> guard(ending->level->lock);
+        ending->operation->is_noticed = true;
+        ending->level->changed.notify_one();
     }
 
-    void add(std::shared_ptr<Operation> operation)
+    Level &level_of_this_thread()
     {
-        constexpr int most = 256;
         std::lock_guard<std::mutex> guard(lock_);
-        ended_.push_back(std::move(operation));
-        if (idle_ < ended_.size() && threads_ < most) {
-            std::thread(&Watcher::run, this).detach();
-            threads_++;
+        while (levels_.size() <= depth) {
+            levels_.emplace_back();
+            std::thread(run, &levels_.back(), levels_.size()).detach();
         }
-        changed_.notify_one();
+        return levels_[depth];
     }
 
-    void run()
+    // Returns the first operation whose turn it is, or NULL.
+    static std::shared_ptr<Operation> take(Level &level)
     {
+        std::set<const void *> earlier; // groups that have a collective which has not ended
+        for (auto at = level.pending.begin(); at != level.pending.end(); ++at) {
+            std::shared_ptr<Operation> operation = *at;
+            if (operation->order != nullptr && earlier.count(operation->order) > 0) continue;
+            if (operation->is_noticed) {
+                level.pending.erase(at);
+                return operation;
+            }
+            if (operation->order != nullptr) earlier.insert(operation->order);
+        }
+        return nullptr;
+    }
+
+    static void run(Level *level, size_t next_depth)
+    {
+        depth = next_depth;
         for (;;) {
             std::shared_ptr<Operation> operation;
             {
-                std::unique_lock<std::mutex> guard(lock_);
-                idle_++;
-                changed_.wait(guard, [&] { return !ended_.empty(); });
-                idle_--;
-                operation = std::move(ended_.front());
-                ended_.pop_front();
+                std::unique_lock<std::mutex> guard(level->lock);
+                level->changed.wait(guard, [&] { return (operation = take(*level)) != nullptr; });
             }
             complete(*operation);
         }
@@ -120,20 +154,21 @@ class Watcher
             future->markCompleted(c10::IValue(operation.outputs));
     }
 
+    static thread_local size_t depth; // 0 in the program's threads
     std::mutex lock_;
-    std::condition_variable changed_;
-    std::deque<std::shared_ptr<Operation>> ended_;
-    size_t idle_ = 0; // threads that wait
-    int threads_ = 0;
+    std::deque<Level> levels_; // never shrinks, so addresses stay
 };
+
+thread_local size_t Watcher::depth = 0;
 
 } // namespace
 
-Work::Work(int rank, c10d::OpType type, const char *title, tutti_work *handle, std::vector<at::Tensor> inputs,
-           std::vector<at::Tensor> outputs, std::chrono::milliseconds timeout)
+Work::Work(const void *group, int rank, c10d::OpType type, const char *title, tutti_work *handle,
+           std::vector<at::Tensor> inputs, std::vector<at::Tensor> outputs, std::chrono::milliseconds timeout)
     : c10d::Work(rank, type, title, inputs), operation_(std::make_shared<Operation>()), timeout_(timeout)
 {
     operation_->handle = handle;
+    operation_->order = c10d::isP2POp(type) ? nullptr : group;
     operation_->inputs = std::move(inputs);
     operation_->outputs = std::move(outputs);
     if (handle == nullptr) note_end();
@@ -144,7 +179,7 @@ Work::~Work()
     std::lock_guard<std::mutex> guard(operation_->lock);
     if (operation_->is_watched || operation_->has_ended()) return;
     operation_->is_watched = true;
-    Watcher::watch(operation_);
+    Watcher::get().watch(operation_);
 }
 
 // Ends torch's record of the operation, once.
@@ -215,7 +250,7 @@ c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture()
         operation_->future->markCompleted(c10::IValue(operation_->outputs));
     } else {
         operation_->is_watched = true;
-        Watcher::watch(operation_);
+        Watcher::get().watch(operation_);
     }
     return operation_->future;
 }

@@ -19,8 +19,9 @@ class Work : public c10d::Work
 {
   public:
     // Takes over the handle.  NULL: the operation has ended with success.  `outputs` are the results of the future.
-    Work(int rank, c10d::OpType type, const char *title, tutti_work *handle, std::vector<at::Tensor> inputs,
-         std::vector<at::Tensor> outputs, std::chrono::milliseconds timeout);
+    // `group` tells collectives of different groups apart.
+    Work(const void *group, int rank, c10d::OpType type, const char *title, tutti_work *handle,
+         std::vector<at::Tensor> inputs, std::vector<at::Tensor> outputs, std::chrono::milliseconds timeout);
     ~Work() override;
 
     bool isCompleted() override;
