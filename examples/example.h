@@ -126,6 +126,44 @@ print_tensors(const tutti_tensor *list, int n, const char *format, ...)
     printf("]\n");
 }
 
+/* Allocates n floats, all zero. */
+static inline float *floats(int64_t n)
+{
+    float *memory = calloc((size_t)n + 1, sizeof *memory);
+    if (!memory) {
+        fprintf(stderr, "no memory for %lld floats\n", (long long)n);
+        exit(1);
+    }
+    return memory;
+}
+
+/* Returns a number in [-1, 1) that looks random and is the same on all ranks: it follows from the seed and i
+ * (splitmix64). */
+static inline float noise(uint64_t seed, int64_t i)
+{
+    uint64_t x = (seed << 32) + (uint64_t)i * 0x9e3779b97f4a7c15;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
+    x = (x ^ x >> 27) * 0x94d049bb133111eb;
+    return (float)((x ^ x >> 31) >> 40) / (1 << 23) - 1;
+}
+
+/* Returns the first of n items that belongs to the part of a rank; that of rank + 1 is the end of the part. */
+static inline int first_of(int n, int rank, int world)
+{
+    return (int)((int64_t)n * rank / world);
+}
+
+/* Returns the largest absolute difference between two arrays of n floats. */
+static inline float largest_difference(const float *a, const float *b, int64_t n)
+{
+    float largest = 0;
+    for (int64_t i = 0; i < n; i++) {
+        float difference = a[i] > b[i] ? a[i] - b[i] : b[i] - a[i];
+        if (!(difference <= largest)) largest = difference; /* a NaN, too */
+    }
+    return largest;
+}
+
 /* Returns the seconds of a monotonic clock. */
 static inline double seconds(void)
 {

@@ -1,4 +1,5 @@
 #include "base/dtype.h"
+#include "base/user_op.h"
 
 enum class { INTEGER, FLOAT, COMPLEX, BOOLEAN };
 
@@ -62,6 +63,7 @@ static bool op_valid(tutti_reduce_op op)
 
 const char *reduce_op_name(tutti_reduce_op op)
 {
+    if (user_op_is(op)) return user_op_name(op);
     return op_valid(op) ? ops[op].name : "?";
 }
 

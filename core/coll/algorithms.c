@@ -4,8 +4,8 @@
 #include "parts.h"
 
 const struct coll_algorithm coll_algorithms[] = {
-#define ROW(kind, prefix, name, uneven, piece, ...)                                                                    \
-    {TUTTI_##kind, #name, prefix##_##name, uneven, COLL_##piece, {__VA_ARGS__}},
+#define ROW(kind, prefix, name, uneven, order, piece, ...)                                                             \
+    {TUTTI_##kind, #name, prefix##_##name, uneven, COLL_IN_ORDER_##order, COLL_##piece, {__VA_ARGS__}},
     COLL_ALGORITHMS(ROW)
 #undef ROW
         {.kind = TUTTI_KIND_COUNT, .name = NULL},

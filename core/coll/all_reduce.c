@@ -16,7 +16,8 @@ static void exchange_in_place(struct plan *plan, int peer, struct plan_ref dst, 
 {
     plan_send(plan, peer, own, numel);
     plan_recv(plan, peer, received, numel);
-    plan_reduce(plan, dst, own, received, numel);
+    bool is_lower = plan_is_lower(plan, peer);
+    plan_reduce(plan, dst, is_lower ? received : own, is_lower ? own : received, numel);
 }
 
 static void append_doubling(struct plan *plan, const struct coll_cube *cube, const struct coll_sums *sums)

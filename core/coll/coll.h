@@ -63,6 +63,7 @@ struct coll_args {
     bool in_place;   /* this rank's input is its output (or its own slice of it): coll_build makes them one buffer */
     bool average;    /* the last step divides by size */
     bool premul;     /* each input is scaled before it is reduced */
+    bool ordered;    /* contributions are combined in the order of ranks */
     int64_t element; /* size of an element in bytes */
     const struct coll_link *link;   /* NULL: assumed */
     const struct coll_hosts *hosts; /* NULL: unknown; each rank counts as a host */
@@ -102,13 +103,17 @@ enum { COLL_SUM = 0x80, COLL_PHASES = 4 };
  * hypercube. */
 enum coll_piece { COLL_WHOLE, COLL_SEGMENTS, COLL_RANKS, COLL_CORNERS };
 
+/* When an algorithm combines only consecutive ranks, the lower ones left: what an op that is not commutative needs. */
+enum coll_in_order { COLL_IN_ORDER_NEVER, COLL_IN_ORDER_ROOT_0, COLL_IN_ORDER_ALWAYS };
+
 typedef void (*coll_builder)(struct plan *plan, const struct coll_args *args);
 
 struct coll_algorithm {
     tutti_kind kind;
     const char *name; /* the name in TUTTI_ALGO: "ring", "recursive_doubling" */
     coll_builder build;
-    bool uneven; /* also supports blocks that differ in size if each rank knows only its own counts */
+    bool uneven;      /* also supports blocks that differ in size if each rank knows only its own counts */
+    uint8_t in_order; /* an enum coll_in_order */
     uint8_t piece, phase[COLL_PHASES]; /* what it costs: see cost.h */
 };
 

@@ -92,8 +92,15 @@ double cost_estimate(const struct coll_algorithm *algorithm, const struct coll_a
 
 /* ---- the choice ------------------------------------------------------------------------------------------------- */
 
+static bool keeps_order(const struct coll_algorithm *algorithm, const struct coll_args *args)
+{
+    if (algorithm->in_order == COLL_IN_ORDER_ROOT_0) return args->root == 0;
+    return algorithm->in_order == COLL_IN_ORDER_ALWAYS;
+}
+
 bool cost_supports(const struct coll_algorithm *algorithm, const struct coll_args *args)
 {
+    if (args->ordered && !keeps_order(algorithm, args)) return false;
     return algorithm->uneven || args->even || !tutti_kind_has_blocks(args->kind);
 }
 

@@ -195,62 +195,63 @@ static inline void coll_part(struct plan *plan, const struct coll_args *part, co
 
 /* ---- builders ------------------------------------------------------------------------------------------------- */
 
-/* Lists all algorithms: the kind, its name, the algorithm's name in TUTTI_ALGO, and true if it supports blocks that
- * differ in size.  The builder of an algorithm is kind_algorithm().  Then the cost, from which coll_select chooses:
- * what is one piece (coll_piece), and its phases (coll_pattern; SUM reduces what arrives). */
+/* Lists all algorithms: the kind, its name, the algorithm's name in TUTTI_ALGO, true if it supports blocks that differ
+ * in size, and when it combines in the order of ranks (coll_in_order).  The builder of an algorithm is
+ * kind_algorithm().  Then the cost, from which coll_select chooses: what is one piece (coll_piece), and its phases
+ * (coll_pattern; SUM reduces what arrives). */
 /* clang-format off */
 #define RUN(pattern) COLL_##pattern
 #define SUM(pattern) (COLL_##pattern | COLL_SUM)
 #define COLL_ALGORITHMS(X)                                                                                            \
-    X(ALL_REDUCE,     all_reduce,     recursive_doubling,    true,  SEGMENTS, SUM(FOLD), SUM(CUBE), RUN(FOLD))        \
-    X(ALL_REDUCE,     all_reduce,     recursive_multiplying, true,  SEGMENTS, SUM(FOLD), SUM(QUADS), RUN(FOLD))       \
-    X(ALL_REDUCE,     all_reduce,     ring,                  true,  RANKS,    SUM(RING), RUN(RING))                   \
-    X(ALL_REDUCE,     all_reduce,     rabenseifner,          true,  CORNERS,  SUM(FOLD), SUM(HALVES), RUN(HALVES), RUN(FOLD))\
-    X(ALL_REDUCE,     all_reduce,     circulant,             true,  WHOLE,    SUM(CIRCLES), RUN(CIRCLES))                 \
-    X(ALL_REDUCE,     all_reduce,     reduce_broadcast,      true,  SEGMENTS, SUM(TREE), RUN(TREE))                   \
-    X(ALL_REDUCE,     all_reduce,     hierarchical,          true,  WHOLE,    RUN(LANES))                             \
-    X(ALL_REDUCE,     all_reduce,     leaders,               true,  WHOLE,    RUN(LEADER))                            \
-    X(BROADCAST,      broadcast,      binomial,              true,  SEGMENTS, RUN(TREE))                              \
-    X(BROADCAST,      broadcast,      scatter_allgather,     true,  RANKS,    RUN(SPREAD), RUN(RING))                 \
-    X(BROADCAST,      broadcast,      chain,                 true,  SEGMENTS, RUN(CHAIN))                             \
-    X(BROADCAST,      broadcast,      double_tree,           true,  SEGMENTS, RUN(TWO_TREES))                         \
-    X(BROADCAST,      broadcast,      linear,                true,  SEGMENTS, RUN(FAN))                               \
-    X(BROADCAST,      broadcast,      hierarchical,          true,  WHOLE,    RUN(LANES))                             \
-    X(BROADCAST,      broadcast,      leaders,               true,  WHOLE,    RUN(LEADER))                            \
-    X(REDUCE,         reduce,         binomial,              true,  SEGMENTS, SUM(TREE))                              \
-    X(REDUCE,         reduce,         chain,                 true,  SEGMENTS, SUM(CHAIN))                             \
-    X(REDUCE,         reduce,         double_tree,           true,  SEGMENTS, SUM(TWO_TREES))                         \
-    X(REDUCE,         reduce,         reduce_scatter_gather, true,  CORNERS,  SUM(FOLD), SUM(HALVES), RUN(SPREAD))    \
-    X(REDUCE,         reduce,         fixed_tree,            true,  SEGMENTS, SUM(TREE))                              \
-    X(REDUCE,         reduce,         hierarchical,          true,  WHOLE,    RUN(LANES))                             \
-    X(REDUCE,         reduce,         leaders,               true,  WHOLE,    RUN(LEADER))                            \
-    X(ALL_GATHER,     all_gather,     ring,                  true,  RANKS,    RUN(RING), RUN(OWN))                    \
-    X(ALL_GATHER,     all_gather,     bruck,                 true,  WHOLE,    RUN(BRUCK), RUN(COPY))                  \
-    X(ALL_GATHER,     all_gather,     gather_broadcast,      true,  WHOLE,    RUN(SPREAD), RUN(TREE), RUN(COPY))      \
-    X(ALL_GATHER,     all_gather,     hierarchical,          true,  WHOLE,    RUN(LANES))                             \
-    X(ALL_GATHER,     all_gather,     leaders,               true,  WHOLE,    RUN(LEADER))                            \
-    X(GATHER,         gather,         linear,                true,  WHOLE,    RUN(DEAL), RUN(OWN))                    \
-    X(GATHER,         gather,         binomial,              false, WHOLE,    RUN(SPREAD), RUN(COPY))                 \
-    X(SCATTER,        scatter,        linear,                true,  WHOLE,    RUN(DEAL), RUN(OWN))                    \
-    X(SCATTER,        scatter,        binomial,              false, WHOLE,    RUN(COPY), RUN(SPREAD))                 \
-    X(REDUCE_SCATTER, reduce_scatter, ring,                  true,  RANKS,    SUM(RING))                              \
-    X(REDUCE_SCATTER, reduce_scatter, pairwise,              true,  WHOLE,    SUM(PAIRS))                             \
-    X(REDUCE_SCATTER, reduce_scatter, recursive_halving,     true,  WHOLE,    SUM(FOLD), SUM(HALVES), RUN(OWN))       \
-    X(REDUCE_SCATTER, reduce_scatter, circulant,             true,  WHOLE,    SUM(CIRCLES), RUN(OWN))                   \
-    X(REDUCE_SCATTER, reduce_scatter, fixed_tree,            true,  WHOLE,    SUM(EACH), RUN(DEAL))                   \
-    X(REDUCE_SCATTER, reduce_scatter, hierarchical,          true,  WHOLE,    RUN(LANES))                             \
-    X(REDUCE_SCATTER, reduce_scatter, leaders,               true,  WHOLE,    RUN(LEADER))                            \
-    X(ALL_TO_ALL,     all_to_all,     pairwise,              true,  WHOLE,    RUN(PAIRS), RUN(OWN))                   \
-    X(ALL_TO_ALL,     all_to_all,     bruck,                 false, WHOLE,    RUN(SHUFFLE), RUN(COPY))                \
-    X(BARRIER,        barrier,        dissemination,         true,  WHOLE,    RUN(SHIFT))                             \
-    X(BARRIER,        barrier,        dissemination_4,       true,  WHOLE,    RUN(SHIFT_4))                           \
-    X(BARRIER,        barrier,        tree,                  true,  WHOLE,    RUN(TREE), RUN(TREE))                   \
-    X(BARRIER,        barrier,        linear,                true,  WHOLE,    RUN(PAIRS))                             \
-    X(BARRIER,        barrier,        leaders,               true,  WHOLE,    RUN(LEADER))                            \
-    X(SCAN,           scan,           recursive_doubling,    true,  SEGMENTS, SUM(SHIFT))                             \
-    X(SCAN,           scan,           chain,                 true,  SEGMENTS, SUM(CHAIN))                             \
-    X(EXSCAN,         exscan,         recursive_doubling,    true,  SEGMENTS, SUM(SHIFT))                             \
-    X(EXSCAN,         exscan,         chain,                 true,  SEGMENTS, SUM(CHAIN))
+    X(ALL_REDUCE,     all_reduce,     recursive_doubling,    true, ALWAYS,  SEGMENTS, SUM(FOLD), SUM(CUBE), RUN(FOLD))        \
+    X(ALL_REDUCE,     all_reduce,     recursive_multiplying, true, ALWAYS,  SEGMENTS, SUM(FOLD), SUM(QUADS), RUN(FOLD))       \
+    X(ALL_REDUCE,     all_reduce,     ring,                  true, NEVER,   RANKS,    SUM(RING), RUN(RING))                   \
+    X(ALL_REDUCE,     all_reduce,     rabenseifner,          true, NEVER,   CORNERS,  SUM(FOLD), SUM(HALVES), RUN(HALVES), RUN(FOLD))\
+    X(ALL_REDUCE,     all_reduce,     circulant,             true, NEVER,   WHOLE,    SUM(CIRCLES), RUN(CIRCLES))                 \
+    X(ALL_REDUCE,     all_reduce,     reduce_broadcast,      true, ALWAYS,  SEGMENTS, SUM(TREE), RUN(TREE))                   \
+    X(ALL_REDUCE,     all_reduce,     hierarchical,          true, NEVER,   WHOLE,    RUN(LANES))                             \
+    X(ALL_REDUCE,     all_reduce,     leaders,               true, NEVER,   WHOLE,    RUN(LEADER))                            \
+    X(BROADCAST,      broadcast,      binomial,              true, NEVER,   SEGMENTS, RUN(TREE))                              \
+    X(BROADCAST,      broadcast,      scatter_allgather,     true, NEVER,   RANKS,    RUN(SPREAD), RUN(RING))                 \
+    X(BROADCAST,      broadcast,      chain,                 true, NEVER,   SEGMENTS, RUN(CHAIN))                             \
+    X(BROADCAST,      broadcast,      double_tree,           true, NEVER,   SEGMENTS, RUN(TWO_TREES))                         \
+    X(BROADCAST,      broadcast,      linear,                true, NEVER,   SEGMENTS, RUN(FAN))                               \
+    X(BROADCAST,      broadcast,      hierarchical,          true, NEVER,   WHOLE,    RUN(LANES))                             \
+    X(BROADCAST,      broadcast,      leaders,               true, NEVER,   WHOLE,    RUN(LEADER))                            \
+    X(REDUCE,         reduce,         binomial,              true, ROOT_0,  SEGMENTS, SUM(TREE))                              \
+    X(REDUCE,         reduce,         chain,                 true, ROOT_0,  SEGMENTS, SUM(CHAIN))                             \
+    X(REDUCE,         reduce,         double_tree,           true, NEVER,   SEGMENTS, SUM(TWO_TREES))                         \
+    X(REDUCE,         reduce,         reduce_scatter_gather, true, NEVER,   CORNERS,  SUM(FOLD), SUM(HALVES), RUN(SPREAD))    \
+    X(REDUCE,         reduce,         fixed_tree,            true, ALWAYS,  SEGMENTS, SUM(TREE))                              \
+    X(REDUCE,         reduce,         hierarchical,          true, NEVER,   WHOLE,    RUN(LANES))                             \
+    X(REDUCE,         reduce,         leaders,               true, NEVER,   WHOLE,    RUN(LEADER))                            \
+    X(ALL_GATHER,     all_gather,     ring,                  true, NEVER,   RANKS,    RUN(RING), RUN(OWN))                    \
+    X(ALL_GATHER,     all_gather,     bruck,                 true, NEVER,   WHOLE,    RUN(BRUCK), RUN(COPY))                  \
+    X(ALL_GATHER,     all_gather,     gather_broadcast,      true, NEVER,   WHOLE,    RUN(SPREAD), RUN(TREE), RUN(COPY))      \
+    X(ALL_GATHER,     all_gather,     hierarchical,          true, NEVER,   WHOLE,    RUN(LANES))                             \
+    X(ALL_GATHER,     all_gather,     leaders,               true, NEVER,   WHOLE,    RUN(LEADER))                            \
+    X(GATHER,         gather,         linear,                true, NEVER,   WHOLE,    RUN(DEAL), RUN(OWN))                    \
+    X(GATHER,         gather,         binomial,              false, NEVER,  WHOLE,    RUN(SPREAD), RUN(COPY))                 \
+    X(SCATTER,        scatter,        linear,                true, NEVER,   WHOLE,    RUN(DEAL), RUN(OWN))                    \
+    X(SCATTER,        scatter,        binomial,              false, NEVER,  WHOLE,    RUN(COPY), RUN(SPREAD))                 \
+    X(REDUCE_SCATTER, reduce_scatter, ring,                  true, NEVER,   RANKS,    SUM(RING))                              \
+    X(REDUCE_SCATTER, reduce_scatter, pairwise,              true, NEVER,   WHOLE,    SUM(PAIRS))                             \
+    X(REDUCE_SCATTER, reduce_scatter, recursive_halving,     true, NEVER,   WHOLE,    SUM(FOLD), SUM(HALVES), RUN(OWN))       \
+    X(REDUCE_SCATTER, reduce_scatter, circulant,             true, NEVER,   WHOLE,    SUM(CIRCLES), RUN(OWN))                   \
+    X(REDUCE_SCATTER, reduce_scatter, fixed_tree,            true, ALWAYS,  WHOLE,    SUM(EACH), RUN(DEAL))                   \
+    X(REDUCE_SCATTER, reduce_scatter, hierarchical,          true, NEVER,   WHOLE,    RUN(LANES))                             \
+    X(REDUCE_SCATTER, reduce_scatter, leaders,               true, NEVER,   WHOLE,    RUN(LEADER))                            \
+    X(ALL_TO_ALL,     all_to_all,     pairwise,              true, NEVER,   WHOLE,    RUN(PAIRS), RUN(OWN))                   \
+    X(ALL_TO_ALL,     all_to_all,     bruck,                 false, NEVER,  WHOLE,    RUN(SHUFFLE), RUN(COPY))                \
+    X(BARRIER,        barrier,        dissemination,         true, NEVER,   WHOLE,    RUN(SHIFT))                             \
+    X(BARRIER,        barrier,        dissemination_4,       true, NEVER,   WHOLE,    RUN(SHIFT_4))                           \
+    X(BARRIER,        barrier,        tree,                  true, NEVER,   WHOLE,    RUN(TREE), RUN(TREE))                   \
+    X(BARRIER,        barrier,        linear,                true, NEVER,   WHOLE,    RUN(PAIRS))                             \
+    X(BARRIER,        barrier,        leaders,               true, NEVER,   WHOLE,    RUN(LEADER))                            \
+    X(SCAN,           scan,           recursive_doubling,    true, ALWAYS,  SEGMENTS, SUM(SHIFT))                             \
+    X(SCAN,           scan,           chain,                 true, ALWAYS,  SEGMENTS, SUM(CHAIN))                             \
+    X(EXSCAN,         exscan,         recursive_doubling,    true, ALWAYS,  SEGMENTS, SUM(SHIFT))                             \
+    X(EXSCAN,         exscan,         chain,                 true, ALWAYS,  SEGMENTS, SUM(CHAIN))
 /* clang-format on */
 
 #define COLL_BUILDER(kind, prefix, name, ...) void prefix##_##name(struct plan *plan, const struct coll_args *args);

@@ -42,11 +42,11 @@ static void append_exscan_rounds(struct plan *plan, const struct coll_args *args
         struct plan_ref arrival = direct ? out : slot.arrival[round % 2];
         plan_recv(plan, args->rank - bit, arrival, numel);
         if (args->rank + 2 * bit < args->size) {
-            plan_reduce(plan, slot.partial[round % 2], partial, arrival, numel);
+            plan_reduce(plan, slot.partial[round % 2], arrival, partial, numel);
             partial = slot.partial[round % 2];
         }
         if (bit > 1)
-            plan_reduce(plan, out, out, arrival, numel);
+            plan_reduce(plan, out, arrival, out, numel);
         else
             plan_copy(plan, out, arrival, numel);
     }

@@ -40,7 +40,8 @@ const struct coll_algorithm *coll_select(const struct coll_args *args, const str
     if (reason == NULL) reason = &unasked;
     if (override && override->names && override_find(override->names, override->paths, args->kind, &chosen))
         return NULL;
-    if (!chosen || chosen->build == NULL) { /* a path that the backend has declined is ignored */
+    /* a path that the backend has declined is ignored, and an algorithm that cannot keep the order of ranks */
+    if (!chosen || chosen->build == NULL || (args->ordered && !cost_supports(chosen, args))) {
         chosen = override ? choose_tuned(args, override, reason) : NULL;
         if (chosen) return chosen;
         *reason = (struct coll_reason){.by = COLL_BY_COST};

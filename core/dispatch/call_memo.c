@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/user_op.h"
 #include "dispatch/check.h"
 #include "op/fingerprint.h"
 #include "op/op.h"
@@ -21,11 +22,12 @@ static bool may_replace(const struct call_memo *last, const tutti_tensor *tensor
     return passes && is_alike(tensor, before);
 }
 
-/* True if the call can be compared quickly.  Lists and splits would have to be compared one by one, and a factor is
- * checked with its op. */
+/* True if the call can be compared quickly.  Lists and splits would have to be compared one by one, a factor is checked
+ * with its op, and an op of the program may have been freed. */
 static bool is_plain(const tutti_op *op)
 {
-    return !op->list && op->in_splits == NULL && op->out_splits == NULL && op->reduce_op != TUTTI_PREMUL_SUM;
+    return !op->list && op->in_splits == NULL && op->out_splits == NULL && op->reduce_op != TUTTI_PREMUL_SUM &&
+           !user_op_is(op->reduce_op);
 }
 
 static bool repeats(const struct call_memo *last, const tutti_op *op, const tutti_opts *opts)

@@ -5,6 +5,7 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
+#include "base/user_op.h"
 #include "op/op.h"
 #include "state/group_state.h"
 
@@ -212,8 +213,36 @@ static int check_root(const struct tutti_group *group, tutti_op *op, const tutti
     return TUTTI_OK;
 }
 
+/* Checks one tensor of a reduction by an op of the program. */
+static int check_user_tensor(const tutti_op *op, const struct user_op *user_op, const tutti_tensor *tensor)
+{
+    if (tensor->device.type != TUTTI_CPU)
+        return error_set(TUTTI_ERR_UNSUPPORTED, "%s: op %s reduces CPU tensors only; copy the tensor to the host",
+                         tutti_kind_find(op->kind)->name, user_op->name);
+    if (user_op->element_bytes > 0 && tensor->dtype != TUTTI_UINT8)
+        return REFUSE("op %s has elements of %" PRId64 " bytes and the tensor is %s; pass it as uint8", user_op->name,
+                      user_op->element_bytes, dtype_name(tensor->dtype));
+    if (tensor->numel % user_op_units(user_op) != 0)
+        return REFUSE("the tensor has %" PRId64 " bytes; op %s needs whole elements of %" PRId64, tensor->numel,
+                      user_op->name, user_op->element_bytes);
+    return TUTTI_OK;
+}
+
+static int check_user_op(const tutti_op *op)
+{
+    struct user_op user_op;
+    if (!user_op_find_usable(op->reduce_op, &user_op))
+        return REFUSE("reduce op 0x%x does not exist, or has been freed; use the one that tutti_op_create returned",
+                      (unsigned)op->reduce_op);
+    int status = TUTTI_OK;
+    for (int i = 0; i < op->n_in && status == TUTTI_OK; i++) status = check_user_tensor(op, &user_op, &op->in[i]);
+    for (int i = 0; i < op->n_out && status == TUTTI_OK; i++) status = check_user_tensor(op, &user_op, &op->out[i]);
+    return status;
+}
+
 static int check_reduce(const tutti_op *op)
 {
+    if (user_op_is(op->reduce_op)) return check_user_op(op);
     if ((unsigned)op->reduce_op >= TUTTI_REDUCE_OP_COUNT)
         return REFUSE("reduce op %d does not exist; use one of tutti_reduce_op", (int)op->reduce_op);
     if (op->reduce_op == TUTTI_PREMUL_SUM && op->factor == 0)

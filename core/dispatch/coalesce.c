@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/user_op.h"
 #include "dispatch/hazards.h"
 #include "dispatch/launch.h"
 #include "dispatch/packing.h"
@@ -44,7 +45,10 @@ static void free_run(void *argument)
 {
     struct run *run = argument;
     struct tutti_group *group = run->group;
-    for (int i = 0; i < run->n; i++) free(run->kept[i].lists);
+    for (int i = 0; i < run->n; i++) {
+        free(run->kept[i].lists);
+        user_op_drop(run->kept[i].op.reduce_op);
+    }
     free(run->kept);
     *run = (struct run){0};
     if (group == NULL) return;
@@ -81,8 +85,10 @@ int coalesce_add(struct tutti_group *group, const tutti_op *op, const tutti_opts
     struct kept *kept = &open_now.kept[open_now.n];
     *kept = (struct kept){.op = *op, .opts = *opts};
     int status = op_keep_lists(&kept->op, group->size, NULL, 0, &kept->lists);
-    if (status == TUTTI_OK) open_now.n++;
-    return status;
+    if (status != TUTTI_OK) return status;
+    user_op_hold(op->reduce_op);
+    open_now.n++;
+    return TUTTI_OK;
 }
 
 int tutti_coalesce_begin(tutti_group *group)

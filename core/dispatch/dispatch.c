@@ -5,6 +5,7 @@
 
 #include "base/clear.h"
 #include "base/error.h"
+#include "base/user_op.h"
 #include "group/failure.h"
 #include "op/fingerprint.h"
 #include "progress/engine_step.h"
@@ -23,6 +24,12 @@ static tutti_request *new_request(struct tutti_work *work, const tutti_op *op, c
     work->backend = entry->backend;
     work->state = entry->state;
     return &work->request;
+}
+
+/* True if the backend is asked to do op by itself.  It does not know the program's own reductions. */
+static bool is_native(const tutti_backend *backend, const tutti_op *op)
+{
+    return TUTTI_HAS(backend, native[op->kind]) && !user_op_is(op->reduce_op);
 }
 
 static int begin_native(struct tutti_work *work, const tutti_op *op, const struct backend_entry *entry, uint32_t flags)
@@ -140,7 +147,7 @@ int dispatch_at_once(struct tutti_work *work, const struct tutti_group *group, c
     work->fingerprint = fingerprint;
     work->group = NULL; /* tells work_complete that this is not a work yet */
     work->exec = NULL;
-    if (TUTTI_HAS(entry->backend, native[op->kind])) status = begin_native(work, op, entry, 0);
+    if (is_native(entry->backend, op)) status = begin_native(work, op, entry, 0);
     if (status != TUTTI_ERR_UNSUPPORTED || !TUTTI_HAS(entry->backend, send)) return status;
     return message ? begin_message(work, op, entry, op->async ? 0 : TUTTI_REQUEST_AWAITED)
                    : plan_at_once(work, group, entry, op);
@@ -178,7 +185,7 @@ int dispatch_compared(struct tutti_work *work)
 static int through_entry(struct tutti_work *work, const struct backend_entry *entry)
 {
     int status = TUTTI_ERR_UNSUPPORTED;
-    if (TUTTI_HAS(entry->backend, native[work->op.kind])) status = begin_native(work, &work->op, entry, 0);
+    if (is_native(entry->backend, &work->op)) status = begin_native(work, &work->op, entry, 0);
     if (status == TUTTI_REQUEST_COMPARE) return compare_first(work, entry);
     if (status != TUTTI_ERR_UNSUPPORTED || !TUTTI_HAS(entry->backend, send)) return status;
     if (!op_is_message(&work->op)) return begin_plan(work, entry, &work->op);

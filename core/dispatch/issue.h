@@ -3,6 +3,7 @@
 #define ISSUE_H
 
 #include "base/clock.h"
+#include "base/user_op.h"
 #include "diagnose/health.h"
 #include "group/group_check.h"
 #include "op/fingerprint.h"
@@ -34,6 +35,8 @@ static inline void issue_fill(struct tutti_work *work, struct tutti_group *group
                               const tutti_opts *opts)
 {
     work->op = *op;
+    work->user_op = op->reduce_op;
+    user_op_hold(work->user_op);
     work->group = group;
     work->point_to_point = op->sequence == 0;
     work->async = op->async;

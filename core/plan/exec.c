@@ -41,7 +41,8 @@ static inline void enqueue(struct exec *exec, uint32_t id)
 
 static int reserve_scratch(struct exec *exec)
 {
-    size_t need = (size_t)(exec->plan->scratch * exec->element);
+    int64_t block = exec->user_op.fn != NULL ? user_op_block(exec->element) : 0;
+    size_t need = (size_t)(exec->plan->scratch * exec->element + block);
     if (need <= exec->scratch_bytes) return TUTTI_OK;
     free(exec->scratch);
     exec->scratch_bytes = 0;
@@ -54,12 +55,28 @@ static int reserve_scratch(struct exec *exec)
     return TUTTI_OK;
 }
 
+/* Finds the loops or the program's op.  Returns INVALID_ARGUMENT if that does not exist, which a Work's hold on it
+ * prevents. */
+static int find_op(struct exec *exec)
+{
+    exec->element = tutti_dtype_bytes(exec->run.dtype);
+    exec->reduce = NULL;
+    exec->user_op.fn = NULL;
+    if (!user_op_is(exec->run.op)) {
+        if (exec->plan->reduces) exec->reduce = reduce_find(exec->run.dtype, exec->run.op);
+        return TUTTI_OK;
+    }
+    if (!user_op_find(exec->run.op, &exec->user_op))
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "reduce op 0x%x has been freed", (unsigned)exec->run.op);
+    exec->element *= user_op_units(&exec->user_op);
+    return TUTTI_OK;
+}
+
 int exec_start(struct exec *exec)
 {
     const struct plan *plan = exec->plan;
-    exec->element = tutti_dtype_bytes(exec->run.dtype);
-    exec->reduce = plan->reduces ? reduce_find(exec->run.dtype, exec->run.op) : NULL;
-    int status = reserve_scratch(exec);
+    int status = find_op(exec);
+    if (status == TUTTI_OK) status = reserve_scratch(exec);
     if (status != TUTTI_OK) return status;
     exec->messages_head = exec->messages_tail = exec->locals_head = exec->locals_tail = 0;
     exec->left = plan->n_steps;
@@ -144,6 +161,15 @@ static void issue(struct exec *exec, uint32_t id)
         fail(exec, status, request);
 }
 
+static inline void reduce(struct exec *exec, void *dst, const void *a, const void *b, int64_t n)
+{
+    if (exec->reduce != NULL)
+        exec->reduce(dst, a, b, n);
+    else
+        user_op_combine(&exec->user_op, exec->run.dtype, dst, a, b, n,
+                        exec->scratch + exec->plan->scratch * exec->element);
+}
+
 static void run_local(struct exec *exec, uint32_t id)
 {
     const struct plan_step *step = &exec->plan->steps[id];
@@ -151,7 +177,7 @@ static void run_local(struct exec *exec, uint32_t id)
     const void *a = address(exec, step->a);
     switch (step->kind) {
     case PLAN_REDUCE:
-        exec->reduce(dst, a, address(exec, step->b), step->numel);
+        reduce(exec, dst, a, address(exec, step->b), step->numel);
         break;
     case PLAN_COPY:
         memmove(dst, a, (size_t)(step->numel * exec->element)); /* memmove: the caller's tensors may be the same

@@ -8,6 +8,7 @@
 #include <tutti/backend.h>
 
 #include "base/reduce.h"
+#include "base/user_op.h"
 #include "plan/plan.h"
 
 /* The parameters of one run of a plan. */
@@ -29,8 +30,9 @@ struct exec_run {
 struct exec {
     const struct plan *plan;
     struct exec_run run;
-    reduce_fn reduce;
-    int64_t element; /* size of an element in bytes */
+    reduce_fn reduce;       /* of the library's ops */
+    struct user_op user_op; /* of the program's; fn is NULL otherwise */
+    int64_t element;        /* size of an element in bytes */
     char *scratch;
     size_t scratch_bytes;
     tutti_request *requests; /* one per step */

@@ -265,6 +265,11 @@ static struct plan_ref next_stage(struct plan *plan, int64_t numel)
     return stage->ref;
 }
 
+bool plan_is_lower(const struct plan *plan, int peer)
+{
+    return (plan->builder->members ? plan->builder->members[peer] : peer) < plan->rank;
+}
+
 static bool overlap(struct plan_ref x, struct plan_ref y, int64_t numel)
 {
     return x.buffer == y.buffer && x.at < y.at + numel && y.at < x.at + numel;
@@ -278,7 +283,8 @@ uint32_t plan_recv_reduce(struct plan *plan, int peer, struct plan_ref dst, stru
     if (numel <= plan->builder->recv_reduce_most) return add_message(plan, PLAN_RECV_REDUCE, peer, sum, own, numel);
     struct plan_ref received = overlap(sum, own, numel) ? next_stage(plan, numel) : dst;
     plan_recv(plan, peer, received, numel);
-    return plan_reduce(plan, dst, a, received, numel);
+    bool is_lower = plan_is_lower(plan, peer);
+    return is_lower ? plan_reduce(plan, dst, received, a, numel) : plan_reduce(plan, dst, a, received, numel);
 }
 
 uint32_t plan_reduce(struct plan *plan, struct plan_ref dst, struct plan_ref a, struct plan_ref b, int64_t numel)

@@ -30,8 +30,8 @@ struct plan_ref {
 enum plan_step_kind {
     PLAN_SEND,        /* a -> peer */
     PLAN_RECV,        /* peer -> dst */
-    PLAN_RECV_REDUCE, /* dst = a op (the data from peer) */
-    PLAN_REDUCE,      /* dst = a op b; dst may be a or b */
+    PLAN_RECV_REDUCE, /* dst = a op (the data from peer), in any order: not for ops that are not commutative */
+    PLAN_REDUCE,      /* dst = a op b, a being the lower ranks'; dst may be a or b */
     PLAN_COPY,        /* dst = a */
     PLAN_SCALE,       /* dst = a * factor (the first step of PREMUL_SUM) */
     PLAN_AVERAGE      /* dst = a / world size (the last step of AVG) */
@@ -63,7 +63,8 @@ struct plan {
 
 /* Returns a new, empty plan of rank in a group of size ranks; NULL if out of memory.  recv_reduce_most is the largest
  * number of elements for which the point-to-point table's recv_reduce is used (PLAN_ALWAYS, PLAN_NEVER).  Beyond it,
- * plan_recv_reduce appends a receive (into dst or, if that overlaps a, into scratch) and a reduce. */
+ * plan_recv_reduce appends a receive (into dst or, if that overlaps a, into scratch) and a reduce, whose left operand
+ * is that of the lower rank. */
 #define PLAN_ALWAYS INT64_MAX
 #define PLAN_NEVER 0
 struct plan *plan_new(int rank, int size, int64_t recv_reduce_most);
@@ -77,6 +78,9 @@ void plan_alias(struct plan *plan, int32_t alias, int32_t target, int64_t shift)
  * PLAN_IN(0) and PLAN_OUT(0) are in and out.  members is borrowed until then.  Does not nest. */
 void plan_enter(struct plan *plan, const int *members, struct plan_ref in, struct plan_ref out);
 void plan_leave(struct plan *plan);
+
+/* True if peer is a lower rank of the group than this one: its data is the left operand. */
+bool plan_is_lower(const struct plan *plan, int peer);
 
 /* Append a step and return its id, or UINT32_MAX if none was appended.  A step with numel 0 is not appended, except
  * send and recv, which then carry an empty message. */

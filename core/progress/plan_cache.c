@@ -18,7 +18,8 @@ struct key {
     const tutti_backend *backend;
     int64_t count;
     int32_t kind, root, element;
-    uint8_t in_place, average, premul, even, list, unused[3]; /* no padding, because keys are compared as bytes */
+    uint8_t in_place, average, premul, even, list, user, ordered,
+        unused[1];     /* no padding, because keys are compared as bytes */
     uint32_t n_counts; /* uneven blocks: number of entries in counts, in before out */
 };
 
@@ -117,6 +118,13 @@ static void make_key(const struct tutti_group *group, const tutti_backend *backe
     key->count = tutti_op_block_numel(op, group->size);
     key->in_place = tutti_op_is_in_place(op, group->rank);
     bool reduces = tutti_kind_reduces(op->kind);
+    struct user_op user_op;
+    if (reduces && user_op_find(op->reduce_op, &user_op)) {
+        key->user = true;
+        key->ordered = !user_op.commutative;
+        key->element *= (int32_t)user_op_units(&user_op);
+        key->count /= user_op_units(&user_op);
+    }
     key->average = reduces && op->reduce_op == TUTTI_AVG;
     key->premul = reduces && op->reduce_op == TUTTI_PREMUL_SUM;
     key->even = all_even(op, group->size);
@@ -136,6 +144,13 @@ static void fill_side(const tutti_tensor *tensors, const int64_t *splits, bool l
     }
 }
 
+/* Returns how many of the tensors' elements make one of the plan's. */
+static int64_t units_of(const tutti_op *op)
+{
+    struct user_op user_op;
+    return user_op_find(op->reduce_op, &user_op) ? user_op_units(&user_op) : 1;
+}
+
 static void fill_shape(struct shape *shape, const struct tutti_group *group, const tutti_op *op)
 {
     int size = group->size;
@@ -143,10 +158,10 @@ static void fill_shape(struct shape *shape, const struct tutti_group *group, con
     shape->out_blocks = tutti_kind_out_blocks(op->kind) && tutti_kind_has_out(op->kind, group->rank, op->root);
     shape->in_list = shape->in_blocks && op->list;
     shape->out_list = shape->out_blocks && op->list;
-    int64_t *c = shape->counts;
-    fill_side(shape->in_blocks ? op->in : NULL, op->in_splits, shape->in_list, shape->key.count, size, c, c + 2 * size);
-    fill_side(shape->out_blocks ? op->out : NULL, op->out_splits, shape->out_list, shape->key.count, size, c + size,
-              c + 3 * size);
+    int64_t *c = shape->counts, units = units_of(op), even = shape->key.count * units;
+    fill_side(shape->in_blocks ? op->in : NULL, op->in_splits, shape->in_list, even, size, c, c + 2 * size);
+    fill_side(shape->out_blocks ? op->out : NULL, op->out_splits, shape->out_list, even, size, c + size, c + 3 * size);
+    for (int i = 0; units > 1 && i < 4 * size; i++) c[i] /= units;
 }
 
 static unsigned hash_of(const struct key *key)
@@ -218,6 +233,7 @@ static int build(const struct tutti_group *group, const struct backend_entry *ba
         .in_place = key->in_place,
         .average = key->average,
         .premul = key->premul,
+        .ordered = key->ordered,
         .element = key->element,
         .link = &link,
         /* in a monitored barrier each rank receives from several others, not only from its host's leader */
@@ -229,7 +245,8 @@ static int build(const struct tutti_group *group, const struct backend_entry *ba
     if (is_linear && reason != NULL) *reason = (struct coll_reason){.by = COLL_BY_KIND};
     *algorithm = is_linear ? coll_find(TUTTI_BARRIER, "linear", 6) : coll_select(&args, &override, reason);
     if (*algorithm == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
-    *plan = coll_build(*algorithm, &args, find_recv_reduce_limit(backend_entry->backend, key->element));
+    int64_t fused = key->user ? PLAN_NEVER : find_recv_reduce_limit(backend_entry->backend, key->element);
+    *plan = coll_build(*algorithm, &args, fused);
     return *plan != NULL ? TUTTI_OK
                          : error_set(TUTTI_ERR_NO_MEMORY, "out of memory for a plan of group %s", group->name);
 }

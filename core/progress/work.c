@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/user_op.h"
 #include "progress/plan_cache.h"
 #include "state/group_state.h"
 
@@ -84,6 +85,7 @@ void work_release_locked(struct tutti_work *work)
     struct engine *engine = work->engine;
     free(work->text);
     free(work->lists);
+    user_op_drop(work->user_op);
     if (work->event_fd >= 0) close(work->event_fd);
     work_give_back(engine, work);
 }

@@ -71,13 +71,14 @@ static inline int64_t tutti_dtype_bytes(tutti_dtype dtype)
 
 /* Operations that combine elements.  An op with a dtype that it does not reduce is UNSUPPORTED. */
 typedef enum tutti_reduce_op {
-    TUTTI_SUM = 0,    /* integers wrap; bool: or */
-    TUTTI_PRODUCT,    /* integers wrap; bool: and */
-    TUTTI_MIN,        /* NaN propagates; -0.0 < 0.0; no complex */
-    TUTTI_MAX,        /* NaN propagates; -0.0 < 0.0; no complex */
-    TUTTI_AVG,        /* SUM, then divided by the group's size; integers truncate toward zero; not bool */
-    TUTTI_PREMUL_SUM, /* each input times tutti_opts.factor, then SUM; floats and complex only */
-    TUTTI_BAND,       /* BAND, BOR and BXOR: integers and bool only */
+    TUTTI_USER_OPS = 0x40000000, /* the ops of tutti_op_create have numbers from here on; no backend gets them */
+    TUTTI_SUM = 0,               /* integers wrap; bool: or */
+    TUTTI_PRODUCT,               /* integers wrap; bool: and */
+    TUTTI_MIN,                   /* NaN propagates; -0.0 < 0.0; no complex */
+    TUTTI_MAX,                   /* NaN propagates; -0.0 < 0.0; no complex */
+    TUTTI_AVG,                   /* SUM, then divided by the group's size; integers truncate toward zero; not bool */
+    TUTTI_PREMUL_SUM,            /* each input times tutti_opts.factor, then SUM; floats and complex only */
+    TUTTI_BAND,                  /* BAND, BOR and BXOR: integers and bool only */
     TUTTI_BOR,
     TUTTI_BXOR,
     TUTTI_REDUCE_OP_COUNT

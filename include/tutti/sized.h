@@ -24,6 +24,10 @@ typedef struct tutti_group_opts tutti_group_opts;
 typedef struct tutti_opts tutti_opts;
 typedef struct tutti_p2p_op tutti_p2p_op;
 typedef struct tutti_message tutti_message;
+typedef struct tutti_op_opts tutti_op_opts;
+
+/* A reduction that the program defines: see tutti_op_create. */
+typedef void (*tutti_op_fn)(void *inout, const void *in, int64_t n, tutti_dtype dtype, void *argument);
 
 /* Copies a struct of `bytes` that a program filled into a library's struct of `known` bytes, by the rules above: for
  * libraries that build on Tutti and take such structs themselves.  Sets the whole copy to zero if given is NULL.  name
@@ -97,6 +101,9 @@ TUTTI_API int tutti_scatter_bytes_sized(tutti_bytes *out, const tutti_bytes *in,
                                         const tutti_opts *opts, size_t opts_bytes);
 TUTTI_API int tutti_explain_sized(tutti_kind kind, int64_t bytes, const tutti_opts *opts, size_t opts_bytes, char *text,
                                   size_t capacity);
+TUTTI_API int tutti_op_create_sized(const char *name, tutti_op_fn fn, void *argument, const tutti_op_opts *opts,
+                                    size_t opts_bytes, tutti_reduce_op *op);
+
 #ifdef __cplusplus
 }
 #endif

@@ -81,6 +81,45 @@ static inline int tutti_store_memory(const tutti_store_opts *opts, tutti_store *
     return tutti_store_memory_sized(opts, sizeof *opts, store);
 }
 
+/* The functions of a store that the program brings along, for example one that a language runtime has already.
+ *
+ * Each is called with the store's `self`, from any thread, and by several threads at a time.  It returns a
+ * tutti_status; tutti_set_error adds a message, which Tutti's own then quotes.  Keys are strings, and values are bytes.
+ * The operations mean what the public functions below say of them.  The first seven must be set, the others may be
+ * NULL. */
+typedef struct tutti_store_calls {
+    int (*set)(void *self, const char *key, const void *value, size_t bytes);
+    /* Waits for the key and sets *value to a copy of its value, whose data is from malloc (NULL if bytes is 0): the
+     * library frees it.  timeout_ms is 0 or more, or TUTTI_INFINITE; TIMEOUT if the key does not exist by then. */
+    int (*get)(void *self, const char *key, tutti_bytes *value, int64_t timeout_ms);
+    int (*wait)(void *self, const char *const *keys, int n, int64_t timeout_ms);
+    int (*check)(void *self, const char *const *keys, int n, bool *present);
+    int (*add)(void *self, const char *key, int64_t delta, int64_t *value);
+    /* Sets *value as get does, to the value after the call; to {NULL, 0} if the key is absent. */
+    int (*compare_set)(void *self, const char *key, tutti_bytes expected, tutti_bytes desired, tutti_bytes *value);
+    int (*remove)(void *self, const char *key, bool *existed);
+    int (*append)(void *self, const char *key, const void *value, size_t bytes); /* NULL: done by compare_set */
+    int (*multi_get)(void *self, const char *const *keys, int n, tutti_bytes *values, int64_t timeout_ms);
+    int (*multi_set)(void *self, const char *const *keys, const tutti_bytes *values, int n);
+    int (*num_keys)(void *self, const char *prefix,
+                    int64_t *count); /* keys that begin with prefix; NULL: UNSUPPORTED */
+    void (*close)(void *self);       /* called once, when the last handle and prefix store have been freed */
+} tutti_store_calls;
+
+/* Makes a store of the program's functions, which are copied.  name is for messages ("torch's store"), at most 100
+ * bytes.  self belongs to the program and must outlive the store.  Such a store serves wherever a store is taken: in
+ * tutti_init_opts.store, tutti_create_group and tutti_store_prefix.
+ *
+ * Errors: INVALID_ARGUMENT (name, calls or store is NULL, or one of the first seven functions; it is named), NO_MEMORY.
+ * A call returns the status of the function; STORE if that is no tutti_status, or its value does not fit. */
+TUTTI_API int tutti_store_custom_sized(const char *name, const tutti_store_calls *calls, size_t calls_bytes, void *self,
+                                       const tutti_store_opts *opts, size_t opts_bytes, tutti_store **store);
+static inline int tutti_store_custom(const char *name, const tutti_store_calls *calls, void *self,
+                                     const tutti_store_opts *opts, tutti_store **store)
+{
+    return tutti_store_custom_sized(name, calls, sizeof *calls, self, opts, sizeof *opts, store);
+}
+
 /* Makes a view of base that holds the keys beginning with prefix (1 to 255 bytes) and '/'.  The prefix counts towards
  * the limit of a key.  The view holds a reference to base, so the handle of base may be freed.  Errors: the common
  * ones. */

@@ -96,7 +96,7 @@ TUTTI_API const char *tutti_version(void);
 TUTTI_API int tutti_abi_version(void);
 
 /* Return the names of enumerators: "all_reduce", "float32", "SUM".  Never NULL: an unknown value is "unknown operation"
- * or "?". */
+ * or "?".  The name of an op of tutti_op_create is valid until it is freed. */
 TUTTI_API const char *tutti_kind_name(tutti_kind kind);
 TUTTI_API const char *tutti_dtype_name(tutti_dtype dtype);
 TUTTI_API const char *tutti_reduce_op_name(tutti_reduce_op op);
@@ -323,8 +323,9 @@ TUTTI_API int tutti_alloc(tutti_group *group, int64_t bytes, void **memory);
 TUTTI_API int tutti_free(tutti_group *group, void *memory);
 
 /* Computes inout = inout op in within this process, on CPU tensors, with the reduction that collectives use.  AVG
- * divides by 2.  Needs no group.  Errors: INVALID_ARGUMENT (dtype or numel differ, data is NULL, unknown op),
- * UNSUPPORTED (PREMUL_SUM, an op that does not reduce the dtype, a tensor on another device). */
+ * divides by 2.  An op of tutti_op_create computes inout = in op inout.  Needs no group.  Errors: INVALID_ARGUMENT
+ * (dtype or numel differ, data is NULL, unknown op), UNSUPPORTED (PREMUL_SUM, an op that does not reduce the dtype, a
+ * tensor on another device). */
 TUTTI_API int tutti_reduce_local(tutti_tensor inout, tutti_tensor in, tutti_reduce_op op);
 
 /* Converts the elements of `in` to out's dtype, within this process, on CPU tensors of equal numel.  Both dtypes are
@@ -337,6 +338,45 @@ TUTTI_API int tutti_reduce_local(tutti_tensor inout, tutti_tensor in, tutti_redu
  * Errors: INVALID_ARGUMENT (numel differs, data is NULL, the tensors overlap otherwise), UNSUPPORTED (another dtype, a
  * tensor on another device). */
 TUTTI_API int tutti_cast(tutti_tensor out, tutti_tensor in);
+
+/* ---- reductions of the program's own ------------------------------------------------------------------------ */
+
+/* Options of an op.  A zero field means the default. */
+typedef struct tutti_op_opts {
+    int64_t element_bytes; /* size of the program's own element, up to 1 MiB; 0: elements of the tensors' dtype */
+    bool commutative;      /* a op b is b op a: more algorithms may be used, which are faster for large tensors */
+    uint8_t reserved[7];   /* zero */
+} tutti_op_opts;
+
+/* Makes a reduction for CPU tensors.  reduce, all_reduce, reduce_scatter, scan, exscan and tutti_reduce_local take *op
+ * as they take TUTTI_SUM.  It belongs to the process, not to a group.
+ *
+ * fn computes inout[i] = in[i] op inout[i] for n elements, where `in` is the left operand: it holds the contributions
+ * of lower ranks.  The op must be associative.  Unless opts->commutative, every result is rank 0's contribution op rank
+ * 1's op .. in this order.  all_reduce gives the same bits on every rank, also if fn rounds.
+ *
+ * With element_bytes, the tensors are TUTTI_UINT8, and their numel, and that of each rank's part, is a multiple of
+ * element_bytes; no element is cut.  In the library's memory an element is aligned as in an array that malloc returned,
+ * in a tensor as the tensor is.  Without element_bytes, fn gets the tensors' dtype.
+ *
+ * fn is called by any thread that makes progress, also the library's own, and for several groups at the same time.  It
+ * must not call Tutti, block, or leave other than by returning.  `argument` must stay valid until the op's operations
+ * have ended.
+ *
+ * name: up to 63 characters; copied.  Calls of different names, element_bytes or commutative are a MISMATCH.  The error
+ * names both ops, if this process has created both.  opts may be NULL.
+ *
+ * Errors: INVALID_ARGUMENT (name, fn or op is NULL, name is empty or too long, element_bytes out of range), NO_MEMORY
+ * (256 ops exist). */
+static inline int tutti_op_create(const char *name, tutti_op_fn fn, void *argument, const tutti_op_opts *opts,
+                                  tutti_reduce_op *op)
+{
+    return tutti_op_create_sized(name, fn, argument, opts, sizeof *opts, op);
+}
+
+/* Frees an op.  Operations that use it go on and complete; later calls with it are refused.  Errors: INVALID_ARGUMENT
+ * (not an op of tutti_op_create, or freed already). */
+TUTTI_API int tutti_op_free(tutti_reduce_op op);
 
 /* ---- options of one call ----------------------------------------------------------------------------------- */
 

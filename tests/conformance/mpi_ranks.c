@@ -5,6 +5,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "user_op_cases.h"
+
 struct mpi_ranks mpi_ranks;
 
 int mpi_ranks_wrong(const char *what, const char *detail)
@@ -267,6 +269,7 @@ int mpi_ranks_main(void)
 {
     int failed = mpi_ranks_open();
     if (failed == 0) failed = mpi_forms_compare();
+    if (failed == 0) failed = user_op_cases(mpi_ranks.mpi);
     if (failed == 0) failed = messages();
     if (failed == 0) failed = sizes();
     if (failed == 0 && mpi_ranks.size == 2) failed = many_long();

@@ -1,4 +1,5 @@
-/* Each example under tutti-run, on the backend of TUTTI_TEST_BACKEND (tcp).  Its output equals the tutorials'. */
+/* Each example under tutti-run, on the backend of TUTTI_TEST_BACKEND (tcp).  Its output equals the tutorials', or says
+ * that the result is one rank's. */
 #include "tools/launch.h"
 
 #include <ctype.h>
@@ -28,6 +29,7 @@ static const struct example {
     {"all_reduce",
      {"Rank @ has the sum of the ranks [6]", "Rank @ has the sum, counted from 1 [10]",
       "Rank @ has the average, counted from 1 [2.5]"}},
+    {"minloc", {"Rank @ knows that rank 1 has the smallest loss, 0.25"}},
     {"timed", {"reduce and all_reduce of 1048576 floats took # seconds"}},
     {"all_to_all_single",
      {"Rank 0 sent [0, 1, 2, 3]", "Rank 1 sent [4, 5, 6, 7]", "Rank 2 sent [8, 9, 10, 11]",
@@ -35,6 +37,28 @@ static const struct example {
       "Rank 2 has [2, 6, 10, 14]", "Rank 3 has [3, 7, 11, 15]"}},
     {"async_all_reduce",
      {"Rank @ has [6] in each of 4194304 elements", "all_reduce # s, compute # s, both # s: overlap # %"}},
+    {"stencil",
+     {"step 100: the largest change is 0.002686", "step 200: the largest change is 0.001341",
+      "step 300: the largest change is 0.000896", "step 400: the largest change is 0.000672",
+      "2 x 2 ranks: # million cells a second, # % of the time waiting for edges",
+      "0 of 75000 cells differ from one rank's"}},
+    {"pipeline",
+     {"Rank @: 3 layers, # micro-batches in flight, waited # % of the time",
+      "bubble of 4 stages and 12 micro-batches: 20 % of the schedule",
+      "gradients differ by at most 0 from one rank's"}},
+    {"tensor_parallel",
+     {"Rank @ has 4608 of 18432 weights; Y and gradients differ from the unsplit block's by at most #: right"}},
+    {"moe",
+     {"Rank 0 sent 512 copies of 256 tokens, its experts got 367: right",
+      "Rank 1 sent 412 copies of 206 tokens, its experts got 341: right",
+      "Rank 2 sent 312 copies of 156 tokens, its experts got 414: right",
+      "Rank 3 sent 212 copies of 106 tokens, its experts got 326: right",
+      "the busiest rank has 1.14 times the average load"}},
+    {"parameter_server",
+     {"Rank 1 sent 150 gradients of 33.7 entries, each late by # gradients of others",
+      "Rank 2 sent 150 gradients of 34.0 entries, each late by # gradients of others",
+      "Rank 3 sent 150 gradients of 34.2 entries, each late by # gradients of others",
+      "Rank 0 applied 450 gradients: mean error of the weights 0.43 before, # after"}},
     {"spawn", {"Rank @ of 4 has [6]", "All 4 ranks are done"}},
 };
 
@@ -122,21 +146,27 @@ struct curve {
     double loss[EPOCHS], accuracy;
 };
 
-static void read_curve(const char *path, struct curve *curve)
+/* Reads the epochs from `first` to `last`, counted from 1. */
+static void read_epochs(const char *path, int first, int last, struct curve *curve)
 {
     FILE *file = fopen(path, "r");
     char line[128];
-    int epochs = 0;
+    int epochs = first - 1;
     assert_non_null(file);
     assert_non_null(fgets(line, sizeof line, file));
     assert_string_equal(line, "epoch,loss,accuracy\n");
-    while (epochs < EPOCHS && fgets(line, sizeof line, file)) {
+    while (epochs < last && fgets(line, sizeof line, file)) {
         int epoch;
         assert_int_equal(sscanf(line, "%d,%lf,%lf", &epoch, &curve->loss[epochs], &curve->accuracy), 3);
         assert_int_equal(epoch, ++epochs);
     }
-    assert_int_equal(epochs, EPOCHS);
+    assert_int_equal(epochs, last);
     fclose(file);
+}
+
+static void read_curve(const char *path, struct curve *curve)
+{
+    read_epochs(path, 1, EPOCHS, curve);
 }
 
 /* Trains on this many ranks and returns the loss curve. */
@@ -224,6 +254,49 @@ static void training_over_datagrams(void **state)
     assert_same_curve(&four, &one, "4");
 }
 
+/* ---- train_zero -------------------------------------------------------------------------------------------- */
+
+/* Trains up to an epoch and adds these epochs' losses to the curve. */
+static void train_zero(const char *ranks, int first, int last, const char *option, const char *folder,
+                       struct curve *curve)
+{
+    char path[4096], log[64], epochs[16];
+    path_of("train_zero", path, sizeof path);
+    snprintf(log, sizeof log, "%s.csv", folder);
+    snprintf(epochs, sizeof epochs, "%d", last);
+    struct launch launch =
+        RUN("-n", ranks, "--no-prefix", path, backend(), "--epochs", epochs, "--csv-log", log, option, folder);
+    if (launch.status != 0) fail_msg("train_zero on %s ended with %d: %s", ranks, launch.status, launch.err.data);
+    assert_has(&launch.out, " of 17226 parameters");
+    launch_free(&launch);
+    read_epochs(log, first, last, curve);
+    unlink(log);
+}
+
+/* Three ranks train with sharded state and die; two continue from the checkpoint.  Together they make train's curve. */
+static void sharded_training_continues_elsewhere(void **state)
+{
+    char folder[] = "/tmp/tutti-train-XXXXXX", command[64];
+    struct curve one = train("1", "64", "32", NULL), zero;
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    train_zero("3", 1, 8, "--checkpoint", folder, &zero);
+    train_zero("2", 9, EPOCHS, "--resume", folder, &zero);
+    assert_same_curve(&zero, &one, "3 and 2");
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+}
+
+static void train_zero_refuses_other_folders(void **state)
+{
+    char path[4096];
+    (void)state;
+    path_of("train_zero", path, sizeof path);
+    launch_assert_refused(ARGS("-n", "2", path, backend(), "--resume", "/nowhere"), 1,
+                          "/nowhere has no complete checkpoint");
+    launch_assert_refused(ARGS(path, "--epochs", "none"), 2, "--epochs needs a positive integer, not \"none\"");
+}
+
 static void train_refuses_what_it_does_not_know(void **state)
 {
     char path[4096];
@@ -234,17 +307,77 @@ static void train_refuses_what_it_does_not_know(void **state)
     launch_assert_refused(ARGS(path, "--data", "/nowhere.csv"), 1, "/nowhere.csv: No such file");
 }
 
+/* ---- transformer ------------------------------------------------------------------------------------------- */
+
+enum { LOSSES = 3 };
+
+/* Trains on this many ranks and reads the losses. */
+static void transform(const char *ranks, const char *dtype, double *loss)
+{
+    static const int steps[LOSSES] = {1, 10, 20};
+    char path[4096], start[32];
+    path_of("transformer", path, sizeof path);
+    struct launch launch = RUN("-n", ranks, "--no-prefix", path, backend(), "--steps", "20", "--batch", "7", "--dtype",
+                               dtype, "--bucket", "32");
+    if (launch.status != 0) fail_msg("transformer on %s ended with %d: %s", ranks, launch.status, launch.err.data);
+    for (int i = 0; i < LOSSES; i++) {
+        snprintf(start, sizeof start, "step %4d  loss ", steps[i]);
+        const char *at = strstr(launch.out.data, start);
+        if (!at) fail_msg("no \"%s\" in:\n%s", start, launch.out.data);
+        loss[i] = strtod(at + strlen(start), NULL);
+    }
+    assert_has(&launch.out, strcmp(dtype, "bf16") ? "; a step reduces 0.433 MB, " : "; a step reduces 0.217 MB, ");
+    assert_has(&launch.out, "scaling efficiency ");
+    launch_free(&launch);
+}
+
+/* The losses fall and do not depend on the number of ranks; with 16-bit gradients they differ a little. */
+static void transformer_is_that_of_one_rank(void **state)
+{
+    static const char *const ranks[] = {"2", "4", "2"}, *const dtype[] = {"float32", "float32", "bf16"};
+    static const double tolerance[] = {1e-4, 1e-4, 2e-2};
+    double one[LOSSES], many[LOSSES];
+    (void)state;
+    transform("1", "float32", one);
+    if (one[LOSSES - 1] > 0.75 * one[0]) fail_msg("the loss falls from %g to %g only", one[0], one[LOSSES - 1]);
+    for (int run = 0; run < 3; run++) {
+        transform(ranks[run], dtype[run], many);
+        for (int i = 0; i < LOSSES; i++)
+            if (fabs(many[i] - one[i]) > tolerance[run] * one[i])
+                fail_msg("%s ranks, %s: loss %g, on one %g", ranks[run], dtype[run], many[i], one[i]);
+    }
+}
+
+static void transformer_refuses_what_it_does_not_know(void **state)
+{
+    char path[4096];
+    (void)state;
+    path_of("transformer", path, sizeof path);
+    launch_assert_refused(ARGS(path, "--width", "65"), 2, "--width: needs a multiple of 64 up to 1024");
+    launch_assert_refused(ARGS(path, "--dtype", "fp9"), 2, "--dtype: needs float32, bf16, fp16 or fp8");
+    launch_assert_refused(ARGS(path, "--speed", "9"), 2, "--speed: is not an option");
+    launch_assert_refused(ARGS(path, "--text", "/nowhere.txt"), 1, "/nowhere.txt: No such file");
+    launch_assert_refused(ARGS(path, "--text", "/dev/null"), 1, "/dev/null has 0 bytes, but 65 are needed");
+    path_of("parameter_server", path, sizeof path);
+    launch_assert_refused(ARGS(path), 1, "parameter_server needs 2 ranks or more");
+}
+
 int main(void)
 {
-    struct CMUnitTest tests[EXAMPLES + 5];
+    const struct CMUnitTest others[] = {cmocka_unit_test(training_is_that_of_one_rank),
+                                        cmocka_unit_test(uneven_shares_weigh_right),
+                                        cmocka_unit_test(train_refuses_what_it_does_not_know),
+                                        cmocka_unit_test(training_over_datagrams),
+                                        cmocka_unit_test(training_with_compression),
+                                        cmocka_unit_test(sharded_training_continues_elsewhere),
+                                        cmocka_unit_test(train_zero_refuses_other_folders),
+                                        cmocka_unit_test(transformer_is_that_of_one_rank),
+                                        cmocka_unit_test(transformer_refuses_what_it_does_not_know)};
+    struct CMUnitTest tests[EXAMPLES + sizeof others / sizeof *others];
     for (int i = 0; i < EXAMPLES; i++)
         tests[i] = (struct CMUnitTest)cmocka_unit_test_prestate(prints_what_the_tutorial_says,
                                                                 (void *)(uintptr_t)&examples[i]);
     for (int i = 0; i < EXAMPLES; i++) tests[i].name = examples[i].name;
-    tests[EXAMPLES] = (struct CMUnitTest)cmocka_unit_test(training_is_that_of_one_rank);
-    tests[EXAMPLES + 1] = (struct CMUnitTest)cmocka_unit_test(uneven_shares_weigh_right);
-    tests[EXAMPLES + 2] = (struct CMUnitTest)cmocka_unit_test(train_refuses_what_it_does_not_know);
-    tests[EXAMPLES + 3] = (struct CMUnitTest)cmocka_unit_test(training_over_datagrams);
-    tests[EXAMPLES + 4] = (struct CMUnitTest)cmocka_unit_test(training_with_compression);
+    memcpy(tests + EXAMPLES, others, sizeof others);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,7 +35,7 @@ static int sum_until_failure(int64_t begin)
 
 static int become_another_program(void)
 {
-    execl("/bin/sleep", "sleep", "8", (char *)NULL);
+    execl("/bin/sleep", "sleep", "30", (char *)NULL); /* longer than the others wait */
     return 1;
 }
 
@@ -107,9 +107,26 @@ static int rank_of_end(int rank, int size, void *argument)
     return 0;
 }
 
+/* True if a rank other than the last one runs and has not reached step 2. */
+static bool one_is_calling(const struct procs *procs)
+{
+    for (int i = 0; i < procs->size - 1; i++)
+        if (procs->pid[i] != 0 && atomic_load(&procs->shared->step[i]) < 2) return true;
+    return false;
+}
+
+/* Ends the other program once all ranks have noticed. */
+static void end_the_program(struct procs *procs, void *argument)
+{
+    (void)argument;
+    while (procs_reap(procs) && one_is_calling(procs) && monotonic_ns() < procs->deadline_ns) procs_sleep_ms(1);
+    procs_signal(procs, procs->size - 1, SIGKILL);
+}
+
 static void run_end(bool execs, bool waiting, const char *shm)
 {
-    procs_run_ranks(3, rank_of_end, &(struct end){.execs = execs, .waiting = waiting, .shm = shm});
+    struct end end = {.execs = execs, .waiting = waiting, .shm = shm};
+    procs_run_with(3, rank_of_end, execs ? end_the_program : NULL, &end);
 }
 
 static void test_execs_over_shared_memory(void **state)

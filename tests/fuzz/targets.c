@@ -20,5 +20,6 @@ const struct fuzz_target fuzz_targets[] = {
     {"algo", fuzz_algo},
     {"tuning", fuzz_tuning},
     {"dlpack", fuzz_dlpack},
+    {"checkpoint", fuzz_checkpoint},
     {NULL, NULL},
 };

@@ -37,6 +37,9 @@ int one_reduction(tutti_group *group, int rank, int size, tutti_dtype dtype, tut
 /* Checks that host memory, and a tensor of another device, are refused. */
 int foreign_memory(tutti_group *group, tutti_tensor x, const tutti_opts *opts);
 
+/* Checks that an op of the program is refused for a CUDA tensor. */
+int own_op_is_refused(tutti_group *group, tutti_tensor x, const tutti_opts *opts);
+
 /* Checks that streams of another kind are refused: CU_STREAM_PER_THREAD, and a stream of a device that no rank has, if
  * there is one. */
 int foreign_stream(tutti_group *group, tutti_tensor x, int size);

@@ -306,6 +306,21 @@ int foreign_stream(tutti_group *group, tutti_tensor x, int size)
     return 0;
 }
 
+static void keep_all(void *inout, const void *in, int64_t n, tutti_dtype dtype, void *argument)
+{
+    (void)inout, (void)in, (void)n, (void)dtype, (void)argument;
+}
+
+int own_op_is_refused(tutti_group *group, tutti_tensor x, const tutti_opts *opts)
+{
+    tutti_reduce_op op;
+    EXPECT(tutti_op_create("keep all", keep_all, NULL, NULL, &op) == TUTTI_OK);
+    EXPECT(tutti_all_reduce(x, op, opts) == TUTTI_ERR_UNSUPPORTED);
+    EXPECT(strstr(tutti_last_error(), "op keep all reduces CPU tensors only") != NULL);
+    EXPECT(tutti_op_free(op) == TUTTI_OK);
+    return 0;
+}
+
 int case_refused(tutti_group *group, int rank, int size)
 {
     tutti_opts opts = {.group = group};
@@ -315,6 +330,7 @@ int case_refused(tutti_group *group, int rank, int size)
            TUTTI_ERR_UNSUPPORTED);
     EXPECT(tutti_all_reduce((tutti_tensor){x.data, 4, TUTTI_COMPLEX64, x.device}, TUTTI_PRODUCT, &opts) ==
            TUTTI_ERR_UNSUPPORTED);
+    EXPECT(own_op_is_refused(group, x, &opts) == 0);
     EXPECT(foreign_memory(group, x, &opts) == 0);
     EXPECT(foreign_stream(group, x, size) == 0);
     if (size > 1) {

@@ -317,6 +317,7 @@ int case_staged_refused(tutti_group *group, int rank, int size)
     cu_stream stream = new_stream();
     tutti_opts opts = {.group = group, .stream = stream};
     tutti_tensor x = on_device(group, 8, TUTTI_INT32);
+    EXPECT(own_op_is_refused(group, x, &opts) == 0);
     EXPECT(foreign_memory(group, x, &opts) == 0);
     EXPECT(foreign_stream(group, x, size) == 0);
     void *graph = NULL;

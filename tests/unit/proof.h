@@ -8,6 +8,8 @@
  *    until it completes, and it completes late.  A receive may be written from the moment it starts.  Sends complete
  *    only when the receiver has arrived, so a circle of waits is found.  Afterwards each output element must hold each
  *    expected contribution once, scaled once and averaged once.  Inputs are never written.
+ *    Without recv_reduce, all ranks must compute a sum of the same operands in the same places.  If the case is
+ * ordered, the left operand is of the ranks just below those of the right one.
  */
 #ifndef TESTS_PROOF_H
 #define TESTS_PROOF_H
@@ -28,7 +30,7 @@ struct proof_case {
     int size, root;
     int64_t count, segment;
     int64_t recv_reduce_most;
-    bool in_place, list, average, premul, uneven;
+    bool in_place, list, average, premul, uneven, ordered;
     int placement; /* which ranks share a host: see proof_host */
     int distance;  /* between ranks, 0 .. 2: parts choose their steps for small, medium and large messages by it */
 };

@@ -57,6 +57,13 @@ static bool proof_hold(struct proof *proof, int rank, const struct plan_step *st
     return true;
 }
 
+/* True if a's ranks are just below b's: for sets of consecutive ranks, a's bits and one carry give b's lowest. */
+static bool proof_is_below(uint64_t a, uint64_t b)
+{
+    uint64_t lowest_a = a & -a, lowest_b = b & -b;
+    return a + lowest_a == lowest_b && ((b + lowest_b) & b) == 0;
+}
+
 static bool proof_sum(struct proof *proof, struct proof_cell *to, const struct proof_cell *a,
                       const struct proof_cell *b)
 {
@@ -65,7 +72,10 @@ static bool proof_sum(struct proof *proof, struct proof_cell *to, const struct p
     if (a->id != b->id) return PROOF_FAIL(proof, "a sum of different elements");
     if (a->averaged || b->averaged) return PROOF_FAIL(proof, "averaged before the sum is whole");
     if (a->scaled != b->scaled) return PROOF_FAIL(proof, "a scaled and an unscaled contribution in one sum");
-    to->shape = proof_mix(a->shape + b->shape + 0x1234567); /* a + b and b + a are the same */
+    if (proof->what.ordered && !proof_is_below(a->ranks, b->ranks))
+        return PROOF_FAIL(proof, "ranks %" PRIx64 " left of %" PRIx64 " in one sum", a->ranks, b->ranks);
+    bool same = proof->what.recv_reduce_most != PLAN_NEVER; /* a + b and b + a are the same */
+    to->shape = proof_mix((same ? a->shape : 3 * a->shape) + b->shape + 0x1234567);
     to->ranks = a->ranks | b->ranks;
     to->id = a->id;
     to->scaled = a->scaled;

@@ -256,6 +256,7 @@ static void proof_arguments(struct proof *proof, int rank)
     args->in_place = what->in_place;
     args->average = what->average;
     args->premul = what->premul;
+    args->ordered = what->ordered;
     args->element = 4;
     args->link = proof_link(what);
     args->hosts = proof->hosts;

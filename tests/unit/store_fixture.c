@@ -40,10 +40,84 @@ static int open_tcp(struct fixture *f)
     return status;
 }
 
+/* ---- a store of the test's own functions ------------------------------------------------------------------------ */
+
+static int own_set(void *self, const char *key, const void *value, size_t bytes)
+{
+    return tutti_store_set(self, key, value, bytes);
+}
+
+static int own_get(void *self, const char *key, tutti_bytes *value, int64_t timeout_ms)
+{
+    return tutti_store_multi_get(self, &key, 1, value, timeout_ms);
+}
+
+static int own_wait(void *self, const char *const *keys, int n, int64_t timeout_ms)
+{
+    return tutti_store_wait(self, keys, n, timeout_ms);
+}
+
+static int own_check(void *self, const char *const *keys, int n, bool *present)
+{
+    return tutti_store_check(self, keys, n, present);
+}
+
+static int own_add(void *self, const char *key, int64_t delta, int64_t *value)
+{
+    return tutti_store_add(self, key, delta, value);
+}
+
+static int own_compare_set(void *self, const char *key, tutti_bytes expected, tutti_bytes desired, tutti_bytes *value)
+{
+    size_t capacity = TUTTI_STORE_VALUE_MAX;
+    value->data = malloc(capacity);
+    if (value->data == NULL) return TUTTI_ERR_NO_MEMORY;
+    return tutti_store_compare_set(self, key, expected.data, expected.bytes, desired.data, desired.bytes, value->data,
+                                   capacity, &value->bytes);
+}
+
+static int own_remove(void *self, const char *key, bool *existed)
+{
+    return tutti_store_delete(self, key, existed);
+}
+
+static int own_num_keys(void *self, const char *prefix, int64_t *count)
+{
+    return prefix[0] == '\0' ? tutti_store_num_keys(self, count) : TUTTI_ERR_UNSUPPORTED;
+}
+
+static void own_close(void *self)
+{
+    tutti_store_free(self);
+}
+
+const tutti_store_calls store_fixture_calls = {.set = own_set,
+                                               .get = own_get,
+                                               .wait = own_wait,
+                                               .check = own_check,
+                                               .add = own_add,
+                                               .compare_set = own_compare_set,
+                                               .remove = own_remove,
+                                               .num_keys = own_num_keys,
+                                               .close = own_close};
+
+static int open_custom(struct fixture *f)
+{
+    tutti_store *memory;
+    int status = tutti_store_memory(NULL, &memory);
+    if (status == 0) status = tutti_store_custom("own store", &store_fixture_calls, memory, NULL, &f->a);
+    f->b = status == 0 ? store_retain(f->a) : NULL;
+    f->custom = true;
+    return status;
+}
+
+/* ---- all kinds --------------------------------------------------------------------------------------------------- */
+
 static const struct kind {
     const char *name;
     int (*open)(struct fixture *f);
-} kinds[] = {{"memory", open_memory}, {"prefix", open_prefix}, {"file", open_file}, {"tcp", open_tcp}};
+} kinds[] = {
+    {"memory", open_memory}, {"prefix", open_prefix}, {"file", open_file}, {"tcp", open_tcp}, {"custom", open_custom}};
 
 static const struct kind *kind; /* of the running tests */
 

@@ -5,6 +5,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -20,6 +21,7 @@
 struct fixture {
     tutti_store *a, *b; /* two handles on one store */
     tutti_store *below; /* store that a prefix store forwards to */
+    bool custom;        /* lacks optional functions */
     char path[64];
 };
 
@@ -35,6 +37,9 @@ struct store_test {
 
 /* Runs all tests for every kind of store.  Returns the number that failed. */
 int store_fixture_run(const struct store_test *tests, size_t n);
+
+/* Functions of a custom store whose `self` is another store, which they own.  Without those that may be left out. */
+extern const tutti_store_calls store_fixture_calls;
 
 /* Checks the value of a key. */
 void store_fixture_check_value(tutti_store *store, const char *key, const char *want);

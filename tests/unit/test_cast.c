@@ -55,7 +55,7 @@ static void test_every_small_value(void **state)
     (void)state;
     EACH_DTYPE(from)
     {
-        int64_t width = tutti_dtype_bytes(from), codes = (int64_t)1 << (8 * width);
+        int64_t width = tutti_dtype_bytes(from), codes = width == 1 ? 256 : 65536;
         if (width > 2) continue;
         for (int64_t i = 0; i < codes; i++) memcpy(in + i * width, &i, (size_t)width); /* little-endian */
         check_all(from, in, codes);

@@ -110,6 +110,34 @@ static void test_differences(void **state)
     }
 }
 
+static void nothing(void *inout, const void *in, int64_t n, tutti_dtype dtype, void *argument)
+{
+    (void)inout, (void)in, (void)n, (void)dtype, (void)argument;
+}
+
+/* The program's own ops differ by their name and properties.  Large counts are hashed. */
+static void test_user_ops(void **state)
+{
+    tutti_reduce_op least, most, wide;
+    (void)state;
+    assert_int_equal(tutti_op_create("least", nothing, NULL, NULL, &least), TUTTI_OK);
+    assert_int_equal(tutti_op_create("most", nothing, NULL, NULL, &most), TUTTI_OK);
+    assert_int_equal(tutti_op_create("least", nothing, NULL, &(tutti_op_opts){.element_bytes = 8}, &wide), TUTTI_OK);
+    uint64_t of_least = of(TUTTI_REDUCE, TUTTI_UINT8, least, 8, 1);
+    assert_int_not_equal(of_least, of(TUTTI_REDUCE, TUTTI_UINT8, most, 8, 1));
+    assert_int_not_equal(of_least, of(TUTTI_REDUCE, TUTTI_UINT8, wide, 8, 1));
+    assert_int_not_equal(of_least, of(TUTTI_REDUCE, TUTTI_UINT8, TUTTI_SUM, 8, 1));
+    assert_int_not_equal(of(TUTTI_SCAN, TUTTI_UINT8, least, 1 << 20, -1),
+                         of(TUTTI_SCAN, TUTTI_UINT8, least, 1 << 21, -1));
+    assert_string_equal(words(of_least), "reduce(uint8, 8 elements, op least, root 1)");
+    assert_string_equal(words(of(TUTTI_SCAN, TUTTI_UINT8, most, 1 << 30, -1)),
+                        "scan(uint8, at least 524288 elements, op most)");
+    assert_int_equal(tutti_op_free(least), TUTTI_OK);
+    assert_int_equal(tutti_op_free(wide), TUTTI_OK);
+    assert_string_equal(words(of_least), "reduce(uint8, 8 elements, an op that this process has not created, root 1)");
+    assert_int_equal(tutti_op_free(most), TUTTI_OK);
+}
+
 /* Properties that do not belong to an operation do not count: a reduce op without a reduction, a message's peer. */
 static void test_sameness(void **state)
 {
@@ -177,9 +205,9 @@ static void test_kind_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_words),      cmocka_unit_test(test_any_bits), cmocka_unit_test(test_differences),
-        cmocka_unit_test(test_sameness),   cmocka_unit_test(test_lists),    cmocka_unit_test(test_mask),
-        cmocka_unit_test(test_kind_names),
+        cmocka_unit_test(test_words),    cmocka_unit_test(test_any_bits),   cmocka_unit_test(test_differences),
+        cmocka_unit_test(test_user_ops), cmocka_unit_test(test_sameness),   cmocka_unit_test(test_lists),
+        cmocka_unit_test(test_mask),     cmocka_unit_test(test_kind_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,6 +15,12 @@ static const int64_t test_fused[] = {PLAN_NEVER, PLAN_ALWAYS, 2};
 
 enum { SIZES = sizeof test_sizes / sizeof test_sizes[0], SEGMENTS = 3, COUNTS = 7, OPS = 3, FUSED = 3 };
 
+/* True if an algorithm serves an op that is not commutative. */
+static bool test_keeps_order(const struct coll_algorithm *algorithm, int root)
+{
+    return algorithm->in_order == COLL_IN_ORDER_ALWAYS || (algorithm->in_order == COLL_IN_ORDER_ROOT_0 && root == 0);
+}
+
 /* Variants of one algorithm on one number of ranks, numbered so that a subset can be chosen evenly. */
 enum { VARIANTS = COUNTS * SEGMENTS * OPS * FUSED * 8 };
 
@@ -35,6 +41,8 @@ static bool test_variant(const struct coll_algorithm *algorithm, int size, int r
     what->average = n % OPS == 1, what->premul = n % OPS == 2, n /= OPS;
     what->recv_reduce_most = test_fused[n % FUSED], n /= FUSED;
     what->in_place = n & 1, what->list = n & 2, what->uneven = n & 4;
+    /* such an op has neither first nor last steps, and no backend computes it */
+    what->ordered = test_keeps_order(algorithm, root) && what->recv_reduce_most == PLAN_NEVER;
     if (what->count < 0 || (what->in_place && (kind == TUTTI_BROADCAST || kind == TUTTI_BARRIER))) return false;
     if (!proof_reduces(kind) && (what->average || what->premul || what->recv_reduce_most > 0)) return false;
     if (proof_scans(kind) && what->average) return false;
@@ -48,11 +56,11 @@ static void test_print(const struct proof *proof)
     const struct proof_case *what = &proof->what;
     fprintf(stderr,
             "%s (kind %d) on %d ranks, placement %d, distance %d, root %d, count %" PRId64 ", segment %" PRId64
-            ", recv_reduce of up to %" PRId64 "%s%s%s%s%s: %s\n",
+            ", recv_reduce of up to %" PRId64 "%s%s%s%s%s%s: %s\n",
             what->algorithm->name, what->algorithm->kind, what->size, what->placement, what->distance, what->root,
             what->count, what->segment, what->recv_reduce_most, what->in_place ? ", in place" : "",
             what->list ? ", list" : "", what->average ? ", average" : "", what->premul ? ", premul" : "",
-            what->uneven ? ", uneven" : "", proof->error);
+            what->uneven ? ", uneven" : "", what->ordered ? ", ordered" : "", proof->error);
 }
 
 /* Proves a case.  Returns the number of steps of all ranks. */

@@ -47,20 +47,13 @@
 #ifndef TUTTI_TRAIN_REDUCER_H
 #define TUTTI_TRAIN_REDUCER_H
 
-#include <tutti/tutti.h>
+#include <tutti/train/parameter.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 typedef struct tutti_reducer tutti_reducer;
-
-/* One parameter of the model.  The tensors are borrowed until the reducer is destroyed. */
-typedef struct tutti_parameter {
-    const char *name;      /* in messages; copied; NULL: "parameter I" */
-    tutti_tensor value;    /* broadcast from rank 0 by create; numel 0: nothing is */
-    tutti_tensor gradient; /* any dtype but bool.  With gradient_as_bucket_view data is not used */
-} tutti_parameter;
 
 /* A bucket, as hooks see it.  The fields are for reading. */
 typedef struct tutti_bucket {
