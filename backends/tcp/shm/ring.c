@@ -205,6 +205,7 @@ int shm_read(struct shm *shm, int local_rank)
     struct shm_slot *slot;
     int read = 0;
     while (!peer->lost && (slot = next_slot(shm, peer)) != NULL) {
+        __builtin_prefetch(slot_at(shm, peer->in, peer->slots_consumed + 1));
         deliver(shm, peer, slot);
         if ((size_t)++read >= shm->slots) break; /* other peers' messages come first */
     }
