@@ -165,13 +165,35 @@ static void test_other_memory(void **state)
     ranks_run(SIZE, other_memory, NULL);
 }
 
+/* A message like the last one but for its peer goes to that peer, and a wrong one is still refused. */
+static int other_peers(tutti_group *group, int rank, int size, void *argument)
+{
+    const tutti_opts *opts = tutti_with(.group = group);
+    (void)argument;
+    for (int i = 0; i < 8; i++) {
+        int64_t x = 0;
+        int peer = 1 + i % 2;
+        if (rank == 0) x = 7 + i;
+        if (rank == 0) EXPECT(tutti_send(tutti_view(&x, 1), peer, opts) == TUTTI_OK);
+        if (rank == peer) EXPECT(tutti_recv(tutti_view(&x, 1), 0, opts) == TUTTI_OK && x == 7 + i);
+        if (rank != 0) continue;
+        INVALID(tutti_send(tutti_view(&x, 1), size, opts), "dst is 3");
+        INVALID(tutti_send(tutti_view(&x, 1), 0, opts), "this rank itself");
+    }
+    return 0;
+}
+
+static void test_other_peers(void **state)
+{
+    (void)state;
+    ranks_run(SIZE, other_peers, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_right),
-        cmocka_unit_test(test_again),
-        cmocka_unit_test(test_again_in_pair),
-        cmocka_unit_test(test_other_memory),
+        cmocka_unit_test(test_right),        cmocka_unit_test(test_again),       cmocka_unit_test(test_again_in_pair),
+        cmocka_unit_test(test_other_memory), cmocka_unit_test(test_other_peers),
     };
     ranks_setup();
     return cmocka_run_group_tests(tests, NULL, NULL);
