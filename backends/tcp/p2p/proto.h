@@ -31,6 +31,7 @@ enum {
     PROTO_REVOKE_MS = 300,
     PROTO_SILENT_MS = 600,
     PROTO_REVOKE_MAX_MS = 1500,
+    PROTO_POLLS = 64, /* an awaited request looks at this many messages of its peer before it is left pending */
     PROTO_TRANSPORTS = 2
 };
 

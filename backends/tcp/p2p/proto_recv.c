@@ -100,7 +100,8 @@ static int poll_message(struct proto_group *group, tutti_request *request, int32
     struct proto *proto = group->proto;
     struct transport *transport = proto->peer[peer].transport;
     proto->polled = (struct proto_polled){.request = request, .group = group, .peer = peer};
-    transport->ops->poll(transport, peer);
+    for (int i = 0; i < PROTO_POLLS && proto->polled.request != NULL && !proto->polled.has_rts; i++)
+        if (!transport->ops->poll(transport, peer)) break;
     bool came = proto->polled.request == NULL;
     proto->polled.request = NULL;
     if (!came) return TUTTI_REQUEST_PENDING;
