@@ -15,11 +15,6 @@ static bool is_alike(const tutti_tensor *a, const tutti_tensor *b)
     return memcmp((const char *)a + BEGIN, (const char *)b + BEGIN, END - BEGIN) == 0; /* no padding in between */
 }
 
-static bool is_same(const tutti_tensor *a, const tutti_tensor *b)
-{
-    return a->data == b->data && is_alike(a, b);
-}
-
 /* True if the call can be compared quickly.  Lists and splits would have to be compared one by one, and a factor is
  * checked with its op. */
 static bool is_plain(const tutti_op *op)
@@ -27,19 +22,40 @@ static bool is_plain(const tutti_op *op)
     return !op->list && op->in_splits == NULL && op->out_splits == NULL && op->reduce_op != TUTTI_PREMUL_SUM;
 }
 
+/* True if the call differs from the last one in its memory at most. */
 static bool repeats(const struct call_memo *last, const tutti_op *op, const tutti_opts *opts)
 {
     if (last->call == 0 || !is_plain(op) || opts->tag < 0 || opts->timeout_ms < 0) return false;
     if (op->root != last->given_root || opts->group_rank != last->group_rank || op->reduce_op != last->reduce_op)
         return false;
-    return (last->n_in == 0 || is_same(op->in, &last->in)) && (last->n_out == 0 || is_same(op->out, &last->out));
+    return (last->n_in == 0 || is_alike(op->in, &last->in)) && (last->n_out == 0 || is_alike(op->out, &last->out));
+}
+
+static bool has_same_memory(const struct call_memo *last, const tutti_op *op)
+{
+    return (last->n_in == 0 || op->in->data == last->in.data) && (last->n_out == 0 || op->out->data == last->out.data);
+}
+
+/* True if the check of a call with one tensor holds for another address of its memory. */
+static bool may_replace_memory(const struct call_memo *last, const tutti_op *op)
+{
+    bool is_one = last->n_in == 0 || last->n_out == 0 || op->in == op->out;
+    return last->any_memory && is_one && (last->n_in > 0 ? op->in : op->out)->data != NULL;
+}
+
+/* Replaces the memory of the last call by that of op.  What backends know of a call depends on its memory. */
+static void replace_memory(struct tutti_group *group, struct call_memo *last, const tutti_op *op)
+{
+    last->call = ++group->calls;
+    if (last->n_in > 0) last->in.data = op->in->data;
+    if (last->n_out > 0) last->out.data = op->out->data;
 }
 
 /* True if a send or receive differs from the last one in its peer, tag and memory alone.  Its check does not depend on
  * the address of its memory, nor its fingerprint on any of them. */
 static bool repeats_message(const struct call_memo *last, const tutti_op *op, const tutti_opts *opts)
 {
-    if (!last->any_memory || opts->tag < 0 || opts->timeout_ms < 0) return false;
+    if (last->entry == NULL || !last->any_memory || opts->tag < 0 || opts->timeout_ms < 0) return false;
     const tutti_tensor *tensor = op->kind == TUTTI_SEND ? op->in : op->out;
     return tensor->data != NULL && is_alike(tensor, op->kind == TUTTI_SEND ? &last->in : &last->out);
 }
@@ -74,7 +90,8 @@ static void remember(const struct tutti_group *group, struct call_memo *last, in
                                .entry = dispatch_message_entry(group, op)};
     if (op->n_in > 0) last->in = *op->in;
     if (op->n_out > 0) last->out = *op->out;
-    last->any_memory = op_is_message(op) && (op->n_in > 0 ? last->in.data : last->out.data) != NULL;
+    bool is_one = op->n_in == 0 || op->n_out == 0 || op->in == op->out;
+    last->any_memory = is_one && (op->n_in > 0 ? last->in.data : last->out.data) != NULL;
 }
 
 int call_memo_check(struct tutti_group *group, tutti_op *op, const tutti_opts *opts, uint64_t *fingerprint)
@@ -86,7 +103,9 @@ int call_memo_check(struct tutti_group *group, tutti_op *op, const tutti_opts *o
         *fingerprint = last->fingerprint;
         return translate_peer(group, last, op, opts);
     }
-    if (repeats(last, op, opts)) {
+    bool is_alike_but_memory = repeats(last, op, opts), is_same = is_alike_but_memory && has_same_memory(last, op);
+    if (is_same || (is_alike_but_memory && may_replace_memory(last, op))) {
+        if (!is_same) replace_memory(group, last, op);
         op->root = last->root;
         op->n_in = last->n_in;
         op->n_out = last->n_out;

@@ -52,7 +52,7 @@ struct call_memo {
     bool group_rank;
     tutti_reduce_op reduce_op;
     tutti_tensor in, out; /* only the sides that the kind uses */
-    bool any_memory;      /* of a message: a call with other memory repeats it, too */
+    bool any_memory;      /* its check holds for other memory, too */
     /* as set by check_op */
     int32_t root, n_in, n_out;
     tutti_dtype dtype;

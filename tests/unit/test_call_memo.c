@@ -165,6 +165,31 @@ static void test_other_memory(void **state)
     ranks_run(SIZE, other_memory, NULL);
 }
 
+/* A collective like the last one but for its memory works on that memory, and NULL is still refused. */
+static int other_sums(tutti_group *group, int rank, int size, void *argument)
+{
+    const tutti_opts *opts = tutti_with(.group = group);
+    int64_t x[4], y;
+    tutti_tensor none = {NULL, 1, TUTTI_INT64, {TUTTI_CPU, 0}};
+    (void)argument;
+    for (int i = 0; i < 4; i++) x[i] = rank + 10 * i;
+    for (int i = 0; i < 4; i++) {
+        EXPECT(tutti_all_reduce(tutti_view(&x[i], 1), TUTTI_SUM, opts) == TUTTI_OK);
+        EXPECT(x[i] == 3 + (int64_t)size * 10 * i && (i == 3 || x[i + 1] == rank + 10 * (i + 1)));
+        INVALID(tutti_all_reduce(none, TUTTI_SUM, opts), "data is NULL");
+    }
+    EXPECT(tutti_all_reduce_into(tutti_view(&y, 1), tutti_view(&x[0], 1), TUTTI_SUM, opts) == TUTTI_OK && y == 9);
+    EXPECT(x[0] == 3);
+    EXPECT(tutti_all_reduce(tutti_view(&x[0], 1), TUTTI_SUM, opts) == TUTTI_OK && x[0] == 9 && y == 9);
+    return 0;
+}
+
+static void test_other_sums(void **state)
+{
+    (void)state;
+    ranks_run(SIZE, other_sums, NULL);
+}
+
 /* A message like the last one but for its peer goes to that peer, and a wrong one is still refused. */
 static int other_peers(tutti_group *group, int rank, int size, void *argument)
 {
@@ -192,8 +217,8 @@ static void test_other_peers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_right),        cmocka_unit_test(test_again),       cmocka_unit_test(test_again_in_pair),
-        cmocka_unit_test(test_other_memory), cmocka_unit_test(test_other_peers),
+        cmocka_unit_test(test_right),        cmocka_unit_test(test_again),      cmocka_unit_test(test_again_in_pair),
+        cmocka_unit_test(test_other_memory), cmocka_unit_test(test_other_sums), cmocka_unit_test(test_other_peers),
     };
     ranks_setup();
     return cmocka_run_group_tests(tests, NULL, NULL);
