@@ -14,7 +14,7 @@
 #include "progress/plan_cache.h"
 #include "state/group_state.h"
 
-enum { SPARE_MOST = 64, DRAIN_NS = 2000 * 1000 * 1000 };
+enum { SPARE_MOST = 256, DRAIN_NS = 2000 * 1000 * 1000 };
 
 /* ---- creation and release ---------------------------------------------------------------------------------------- */
 
@@ -78,13 +78,19 @@ struct tutti_work *work_take(struct engine *engine)
     return work;
 }
 
+/* Not inline: few works have any of these. */
+__attribute__((noinline)) static void free_parts(struct tutti_work *work)
+{
+    free(work->text);
+    free(work->lists);
+    if (work->event_fd >= 0) close(work->event_fd);
+}
+
 void work_release_locked(struct tutti_work *work)
 {
     if (--work->references > 0) return;
     struct engine *engine = work->engine;
-    free(work->text);
-    free(work->lists);
-    if (work->event_fd >= 0) close(work->event_fd);
+    if (work->text != NULL || work->lists != NULL || work->event_fd >= 0) free_parts(work);
     work_give_back(engine, work);
 }
 
