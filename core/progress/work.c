@@ -189,7 +189,7 @@ void work_end(struct tutti_work *work, int status, const char *text)
         parent->failing = status;
         parent->text = work->text != NULL ? strdup(work->text) : NULL;
     }
-    if (work->start_ns > 0 && work->duration_ns == 0) work->duration_ns = work_now_ns(work) - work->start_ns;
+    if (work->start_ns > 0 && work->duration_ns == 0) work->duration_ns = engine_time_ns(engine) - work->start_ns;
     if (work->entry != NULL && work->found.source >= 0) parent->found = work->found;
     if (work->stage != NULL) engine->hooks->stage_ended(work->stage);
     if (status == TUTTI_OK) work_report_message(&work->outs, &work->found);
