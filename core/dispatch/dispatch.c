@@ -147,7 +147,7 @@ __attribute__((noinline)) static int dispatch_other(struct tutti_work *work, con
     if (group->n_entries[device] == 0 || group->stager.backend != NULL) return TUTTI_ERR_UNSUPPORTED;
     if (!message && !TAILQ_EMPTY(&group->works)) return TUTTI_ERR_UNSUPPORTED;
     const struct backend_entry *entry = &group->entries[device][0];
-    if (op_is_open(op) && !takes_open(entry->backend)) return TUTTI_ERR_UNSUPPORTED;
+    if (message && op_is_open(op) && !takes_open(entry->backend)) return TUTTI_ERR_UNSUPPORTED;
     if (TUTTI_HAS(entry->backend, native[op->kind])) status = begin_native(work, op, entry, 0);
     if (status != TUTTI_ERR_UNSUPPORTED || !TUTTI_HAS(entry->backend, send)) return status;
     return message ? begin_message(work, op, entry, op->async ? 0 : TUTTI_REQUEST_AWAITED)
