@@ -8,21 +8,11 @@
 
 #define CLOCK_NEVER INT64_MAX
 
-enum { CLOCK_TICK_MS = 10 }; /* maximum time between two ticks of the system */
-
 static inline int64_t clock_now_ns(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
-/* Returns the time of the system's last tick, up to CLOCK_TICK_MS ago.  Takes a fifth of clock_now_ns's time. */
-static inline int64_t clock_tick_ns(void)
-{
-    struct timespec tick;
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &tick);
-    return (int64_t)tick.tv_sec * 1000000000 + tick.tv_nsec;
 }
 
 /* Converts a time or a duration in nanoseconds to a timespec. */

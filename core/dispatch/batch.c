@@ -29,6 +29,7 @@ static tutti_op make_op(const tutti_p2p_op *message)
 struct checked_message {
     tutti_op op;
     uint64_t fingerprint;
+    const struct backend_entry *entry; /* see dispatch_message_entry */
 };
 
 static tutti_opts make_opts(const tutti_p2p_op *message, const tutti_opts *opts)
@@ -54,8 +55,18 @@ static int check_batch(struct tutti_group *group, const tutti_p2p_op *ops, int n
         checked[i].op.size = sizeof checked[i].op;
         checked[i].op.stream = opts->stream;
         status = call_memo_check(group, &checked[i].op, &each, &checked[i].fingerprint);
+        checked[i].entry = group->call_memos[ops[i].kind].entry;
     }
     return status;
+}
+
+static int launch_message(struct tutti_group *group, struct checked_message *message, const tutti_opts *opts,
+                          tutti_work **work)
+{
+    message->op.async = true;
+    int status = submit_at_once(group, &message->op, message->fingerprint, message->entry, opts, work);
+    if (status != TUTTI_ERR_UNSUPPORTED) return status < 0 ? status : TUTTI_OK;
+    return launch_operation(group, &message->op, message->fingerprint, opts, true, work);
 }
 
 /* Launches the messages of one kind. */
@@ -66,7 +77,7 @@ static int launch_kind(struct tutti_group *group, const tutti_p2p_op *ops, int n
     for (int i = 0; i < n && status == TUTTI_OK; i++) {
         if (ops[i].kind != kind) continue;
         tutti_opts each = make_opts(&ops[i], opts);
-        status = launch_operation(group, &checked[i].op, checked[i].fingerprint, &each, true, &works[i]);
+        status = launch_message(group, &checked[i], &each, &works[i]);
         if (status != TUTTI_OK) works[i] = NULL;
     }
     return status;

@@ -5,6 +5,7 @@
 
 #include "base/user_op.h"
 #include "dispatch/check.h"
+#include "dispatch/dispatch.h"
 #include "op/fingerprint.h"
 #include "op/op.h"
 #include "state/group_state.h"
@@ -15,13 +16,6 @@ static bool is_alike(const tutti_tensor *a, const tutti_tensor *b)
     return memcmp((const char *)a + BEGIN, (const char *)b + BEGIN, END - BEGIN) == 0; /* no padding in between */
 }
 
-/* True if a tensor passes the check because the last one in its place did. */
-static bool may_replace(const struct call_memo *last, const tutti_tensor *tensor, const tutti_tensor *before)
-{
-    bool passes = tensor->data == before->data || (last->any_memory && tensor->data != NULL);
-    return passes && is_alike(tensor, before);
-}
-
 /* True if the call can be compared quickly.  Lists and splits would have to be compared one by one, a factor is checked
  * with its op, and an op of the program may have been freed. */
 static bool is_plain(const tutti_op *op)
@@ -30,17 +24,61 @@ static bool is_plain(const tutti_op *op)
            !user_op_is(op->reduce_op);
 }
 
+/* True if the call differs from the last one in its memory at most. */
 static bool repeats(const struct call_memo *last, const tutti_op *op, const tutti_opts *opts)
 {
     if (last->call == 0 || !is_plain(op) || opts->tag < 0 || opts->timeout_ms < 0) return false;
     if (op->root != last->given_root || opts->group_rank != last->group_rank || op->reduce_op != last->reduce_op)
         return false;
-    return (last->n_in == 0 || may_replace(last, op->in, &last->in)) &&
-           (last->n_out == 0 || may_replace(last, op->out, &last->out));
+    return (last->n_in == 0 || is_alike(op->in, &last->in)) && (last->n_out == 0 || is_alike(op->out, &last->out));
 }
 
-static void remember(struct call_memo *last, int32_t given_root, const tutti_op *op, const tutti_opts *opts,
-                     uint64_t fingerprint)
+static bool has_same_memory(const struct call_memo *last, const tutti_op *op)
+{
+    return (last->n_in == 0 || op->in->data == last->in.data) && (last->n_out == 0 || op->out->data == last->out.data);
+}
+
+/* True if the check of a call with one tensor holds for another address of its memory. */
+static bool may_replace_memory(const struct call_memo *last, const tutti_op *op)
+{
+    bool is_one = last->n_in == 0 || last->n_out == 0 || op->in == op->out;
+    return last->any_memory && is_one && (last->n_in > 0 ? op->in : op->out)->data != NULL;
+}
+
+/* Replaces the memory of the last call by that of op.  What backends know of a call depends on its memory. */
+static void replace_memory(struct tutti_group *group, struct call_memo *last, const tutti_op *op)
+{
+    last->call = ++group->calls;
+    if (last->n_in > 0) last->in.data = op->in->data;
+    if (last->n_out > 0) last->out.data = op->out->data;
+}
+
+/* True if a send or receive differs from the last one in its peer, tag and memory alone.  Its check does not depend on
+ * the address of its memory, nor its fingerprint on any of them. */
+static bool repeats_message(const struct call_memo *last, const tutti_op *op, const tutti_opts *opts)
+{
+    if (last->entry == NULL || !last->any_memory || opts->tag < 0 || opts->timeout_ms < 0) return false;
+    const tutti_tensor *tensor = op->kind == TUTTI_SEND ? op->in : op->out;
+    return tensor->data != NULL && is_alike(tensor, op->kind == TUTTI_SEND ? &last->in : &last->out);
+}
+
+/* Translates the peer of a message, unless it is the last one's. */
+static int translate_peer(const struct tutti_group *group, struct call_memo *last, tutti_op *op, const tutti_opts *opts)
+{
+    int32_t given = op->root;
+    if (given != last->given_root || opts->group_rank != last->group_rank) {
+        int status = check_root(group, op, opts);
+        if (status != TUTTI_OK) return status;
+        last->given_root = given;
+        last->group_rank = opts->group_rank;
+        last->root = op->root;
+    }
+    op->root = last->root;
+    return TUTTI_OK;
+}
+
+static void remember(const struct tutti_group *group, struct call_memo *last, int32_t given_root, const tutti_op *op,
+                     const tutti_opts *opts, uint64_t fingerprint)
 {
     *last = (struct call_memo){.call = op->call,
                                .fingerprint = fingerprint,
@@ -50,23 +88,31 @@ static void remember(struct call_memo *last, int32_t given_root, const tutti_op 
                                .root = op->root,
                                .n_in = op->n_in,
                                .n_out = op->n_out,
-                               .dtype = op->dtype};
+                               .dtype = op->dtype,
+                               .entry = dispatch_message_entry(group, op)};
     if (op->n_in > 0) last->in = *op->in;
     if (op->n_out > 0) last->out = *op->out;
-    /* The check of a message does not depend on the address of its memory. */
-    last->any_memory = op_is_message(op) && (op->n_in > 0 ? last->in.data : last->out.data) != NULL;
+    bool is_one = op->n_in == 0 || op->n_out == 0 || op->in == op->out;
+    last->any_memory = is_one && (op->n_in > 0 ? last->in.data : last->out.data) != NULL;
 }
 
 int call_memo_check(struct tutti_group *group, tutti_op *op, const tutti_opts *opts, uint64_t *fingerprint)
 {
     struct call_memo *last = &group->call_memos[op->kind];
     int32_t given_root = op->root;
-    if (repeats(last, op, opts)) {
+    if (repeats_message(last, op, opts)) {
+        op->dtype = last->dtype;
+        *fingerprint = last->fingerprint;
+        return translate_peer(group, last, op, opts);
+    }
+    bool is_alike_but_memory = repeats(last, op, opts), is_same = is_alike_but_memory && has_same_memory(last, op);
+    if (is_same || (is_alike_but_memory && may_replace_memory(last, op))) {
+        if (!is_same) replace_memory(group, last, op);
         op->root = last->root;
         op->n_in = last->n_in;
         op->n_out = last->n_out;
         op->dtype = last->dtype;
-        op->call = last->any_memory ? 0 : last->call;
+        op->call = last->call;
         *fingerprint = last->fingerprint;
         return TUTTI_OK;
     }
@@ -75,6 +121,6 @@ int call_memo_check(struct tutti_group *group, tutti_op *op, const tutti_opts *o
     *fingerprint = fingerprint_of(op, group->size);
     if (!is_plain(op)) return TUTTI_OK;
     op->call = ++group->calls;
-    remember(last, given_root, op, opts, *fingerprint);
+    remember(group, last, given_root, op, opts, *fingerprint);
     return TUTTI_OK;
 }

@@ -198,7 +198,7 @@ static int check_overlap(const struct tutti_group *group, const tutti_op *op)
     return TUTTI_OK;
 }
 
-static int check_root(const struct tutti_group *group, tutti_op *op, const tutti_opts *opts)
+int check_root(const struct tutti_group *group, tutti_op *op, const tutti_opts *opts)
 {
     bool message = op_is_message(op);
     const char *word = op->kind == TUTTI_SEND ? "dst" : message ? "src" : "root";

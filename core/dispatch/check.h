@@ -11,4 +11,7 @@ struct tutti_group;
  * if no backend could do it, with an error message that says what is wrong. */
 int check_op(const struct tutti_group *group, tutti_op *op, const tutti_opts *opts);
 
+/* Checks the root or peer of op, and translates it to a rank of the group. */
+int check_root(const struct tutti_group *group, tutti_op *op, const tutti_opts *opts);
+
 #endif

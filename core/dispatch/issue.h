@@ -45,15 +45,13 @@ static inline void issue_fill(struct tutti_work *work, struct tutti_group *group
     work->deadline_ns = CLOCK_NEVER;
 }
 
-/* Copies an async message's tensor and starts its clock; blocking callers start it lazily.  Reading the clock at the
- * start and at the end would take a third of a short message's time, so ticks must do. */
+/* Copies an async message's tensor.  Starts the clock of a long one.  That of a short one, like that of a blocking
+ * call, starts within a few rounds: reading it would take longer than the message. */
 static inline void issue_detach_message(struct tutti_work *work)
 {
     enum { TIMED_MIN = 64 << 10 }; /* bytes */
     if (!work->async) return;
-    work->by_ticks = work->request.bytes < TIMED_MIN;
-    work_start_clock(work, work_now_ns(work));
-    if (work->by_ticks && work->deadline_ns != CLOCK_NEVER) work->deadline_ns += CLOCK_TICK_MS * 1000000;
+    if (work->request.bytes >= TIMED_MIN) work_start_clock(work, engine_time_ns(work->engine));
     op_keep_message(&work->op, work->tensors);
 }
 
@@ -62,7 +60,7 @@ static inline void issue_detach_message(struct tutti_work *work)
 static inline int issue_detach(struct tutti_work *work)
 {
     if (!work->async) return TUTTI_OK;
-    work_start_clock(work, clock_now_ns());
+    work_start_clock(work, engine_time_ns(work->engine));
     return op_keep_lists(&work->op, work->group->size, work->tensors, WORK_INLINE_TENSORS, &work->lists);
 }
 

@@ -51,17 +51,17 @@ static bool wants_report(const tutti_op *op, const tutti_opts *opts)
     return op->async || opts->source != NULL || opts->received_tag != NULL || opts->received != NULL;
 }
 
-/* Dispatches a blocking operation or a message without a Work: most of them complete at once.  Returns
- * TUTTI_REQUEST_DONE, with a work in *out if it is async, or TUTTI_REQUEST_PENDING and a work in *out.  Returns
- * UNSUPPORTED if nothing has begun and launch_operation may do it.  Any other error is the operation's result. */
-static int submit_at_once(struct tutti_group *group, tutti_op *op, uint64_t fingerprint, const tutti_opts *opts,
-                          struct tutti_work **out)
+/* Does submit_at_once's work.  Inline in the path of single calls. */
+static inline __attribute__((always_inline)) int dispatch_or_finish(struct tutti_group *group, tutti_op *op,
+                                                                    uint64_t fingerprint,
+                                                                    const struct backend_entry *entry,
+                                                                    const tutti_opts *opts, struct tutti_work **out)
 {
     struct engine *engine = group->engine;
     struct tutti_work *work = work_spare(engine);
     if (work == NULL) return TUTTI_ERR_UNSUPPORTED;
     fingerprint = issue_place(group, op, fingerprint, opts, op->async);
-    int status = dispatch_at_once(work, group, op, fingerprint);
+    int status = dispatch_at_once(work, group, op, fingerprint, entry);
     if (status == TUTTI_REQUEST_PENDING) {
         int ended = work->status;
         become_work(work, group, op, opts);
@@ -88,6 +88,12 @@ static int submit_at_once(struct tutti_group *group, tutti_op *op, uint64_t fing
     work_give_back(engine, work);
     if (status == TUTTI_ERR_PEER_LOST) return launch_explain_loss(group, op);
     return status == TUTTI_REQUEST_COMPARE ? TUTTI_ERR_UNSUPPORTED : status;
+}
+
+int submit_at_once(struct tutti_group *group, tutti_op *op, uint64_t fingerprint, const struct backend_entry *entry,
+                   const tutti_opts *opts, struct tutti_work **out)
+{
+    return dispatch_or_finish(group, op, fingerprint, entry, opts, out);
 }
 
 /* Fills the fields of op that come from the options. */
@@ -138,7 +144,8 @@ static int submit_to(tutti_op *op, const tutti_opts *opts, tutti_work **out)
     }
     engine_count_call(engine);
     int once = TUTTI_ERR_UNSUPPORTED;
-    if (!async || op_is_message(op)) once = submit_at_once(group, op, fingerprint, opts, &work);
+    if (!async || op_is_message(op))
+        once = dispatch_or_finish(group, op, fingerprint, group->call_memos[op->kind].entry, opts, &work);
     if (once == TUTTI_REQUEST_DONE || (once < 0 && once != TUTTI_ERR_UNSUPPORTED)) {
         if (work != NULL) hand_out(work, out);
         engine_unlock(engine);

@@ -5,6 +5,8 @@
 #include <tutti/backend.h>
 #include <tutti/tutti.h>
 
+struct backend_entry;
+struct tutti_group;
 struct tutti_work;
 
 /* Checks and launches op on opts' group.  Waits for it unless opts ask for a Work.  The caller sets op's kind, tensors,
@@ -14,5 +16,12 @@ int submit(tutti_op *op, const tutti_opts *opts, size_t opts_bytes);
 
 /* Does the same, but always returns a Work. */
 int submit_async(tutti_op *op, const tutti_opts *opts, size_t opts_bytes, tutti_work **work);
+
+/* Dispatches a checked op that is blocking or a message without a Work: most of them complete at once.  Returns
+ * TUTTI_REQUEST_DONE, with a work in *out if it is async, or TUTTI_REQUEST_PENDING and a work in *out.  Returns
+ * UNSUPPORTED if nothing has begun and launch_operation may do it.  Any other error is the operation's result.  entry:
+ * dispatch_message_entry of op.  Lock held. */
+int submit_at_once(struct tutti_group *group, tutti_op *op, uint64_t fingerprint, const struct backend_entry *entry,
+                   const tutti_opts *opts, struct tutti_work **out);
 
 #endif

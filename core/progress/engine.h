@@ -16,6 +16,7 @@
 #include <tutti/backend.h>
 #include <tutti/tutti.h>
 
+#include "base/clock.h"
 #include "base/descriptors.h"
 #include "base/lock.h"
 #include "progress/event_memory.h"
@@ -107,6 +108,7 @@ struct engine {
     unsigned n_useless_spins;
     unsigned rounds;
     int64_t now_ns;        /* time when the clock was last read */
+    uint64_t moment;       /* the call and round in which engine_time_ns last read it */
     int64_t next_check_ns; /* time of the next check of deadlines during rounds */
 
     /* Written under the lock.  The thread reads them without it.  It would find the lock taken again and again, and
@@ -167,6 +169,16 @@ static inline void engine_count_call(struct engine *engine)
     /* relaxed, both: one thread writes at a time, and readers only compare the values */
     uint64_t calls = atomic_load_explicit(&engine->calls, memory_order_relaxed);
     atomic_store_explicit(&engine->calls, calls + 1, memory_order_relaxed);
+}
+
+/* Returns the time, as first read in this call or round: reading the clock takes longer than a small message.  Lock
+ * held. */
+static inline int64_t engine_time_ns(struct engine *engine)
+{
+    uint64_t moment = atomic_load_explicit(&engine->calls, memory_order_relaxed) + engine->rounds;
+    if (engine->moment == moment) return engine->now_ns;
+    engine->moment = moment;
+    return engine->now_ns = clock_now_ns();
 }
 
 /* Counts a Work's handle, which may outlive its group.  Lock held: counting costs less than an atomic reference. */

@@ -9,10 +9,19 @@ enum {
     CHECK_ROUNDS = 16 /* rounds between two reads of the clock */
 };
 
+/* Starts the clock of the latest works, which did not read it when they were issued. */
+static void start_clocks(struct engine *engine)
+{
+    struct tutti_work *work = TAILQ_LAST(&engine->active, work_queue);
+    for (; work != NULL && work->start_ns == 0 && !work->draining; work = TAILQ_PREV(work, work_queue, link))
+        work_start_clock(work, engine->now_ns);
+}
+
 /* Checks deadlines during rounds too, because operations of other threads may keep this one from ever sleeping. */
 static void check_deadlines(struct engine *engine)
 {
     engine->now_ns = clock_now_ns();
+    start_clocks(engine);
     if (engine->now_ns < engine->next_check_ns) return;
     engine->next_check_ns = engine->now_ns + (int64_t)CHECK_MS * 1000000;
     engine->hooks->check_deadlines(engine, engine->now_ns);

@@ -15,7 +15,7 @@
 #include "progress/plan_cache.h"
 #include "state/group_state.h"
 
-enum { SPARE_MOST = 64, DRAIN_NS = 2000 * 1000 * 1000 };
+enum { SPARE_MOST = 256, DRAIN_NS = 2000 * 1000 * 1000 };
 
 /* ---- creation and release ---------------------------------------------------------------------------------------- */
 
@@ -79,14 +79,20 @@ struct tutti_work *work_take(struct engine *engine)
     return work;
 }
 
-void work_release_locked(struct tutti_work *work)
+/* Not inline: few works have any of these. */
+__attribute__((noinline)) static void free_parts(struct tutti_work *work)
 {
-    if (--work->references > 0) return;
-    struct engine *engine = work->engine;
     free(work->text);
     free(work->lists);
     user_op_drop(work->user_op);
     if (work->event_fd >= 0) close(work->event_fd);
+}
+
+void work_release_locked(struct tutti_work *work)
+{
+    if (--work->references > 0) return;
+    struct engine *engine = work->engine;
+    if (work->text != NULL || work->lists != NULL || user_op_is(work->user_op) || work->event_fd >= 0) free_parts(work);
     work_give_back(engine, work);
 }
 
@@ -185,7 +191,7 @@ void work_end(struct tutti_work *work, int status, const char *text)
         parent->failing = status;
         parent->text = work->text != NULL ? strdup(work->text) : NULL;
     }
-    if (work->start_ns > 0 && work->duration_ns == 0) work->duration_ns = work_now_ns(work) - work->start_ns;
+    if (work->start_ns > 0 && work->duration_ns == 0) work->duration_ns = engine_time_ns(engine) - work->start_ns;
     if (work->entry != NULL && work->found.source >= 0) parent->found = work->found;
     if (work->stage != NULL) engine->hooks->stage_ended(work->stage);
     if (status == TUTTI_OK) work_report_message(&work->outs, &work->found);

@@ -69,12 +69,6 @@ void work_release_exec(struct tutti_work *work);
 /* Sets how long the operation of a request ran.  The host service behind tutti_host.took. */
 void work_took(tutti_request *request, int64_t ns);
 
-/* Returns the time for the work's start or end. */
-static inline int64_t work_now_ns(const struct tutti_work *work)
-{
-    return work->by_ticks ? clock_tick_ns() : clock_now_ns();
-}
-
 /* Starts the work's time and its deadline. */
 void work_start_clock(struct tutti_work *work, int64_t now);
 

@@ -52,10 +52,11 @@ struct call_memo {
     bool group_rank;
     tutti_reduce_op reduce_op;
     tutti_tensor in, out; /* only the sides that the kind uses */
-    bool any_memory;      /* a call with other memory repeats it, too */
+    bool any_memory;      /* its check holds for other memory, too */
     /* as set by check_op */
     int32_t root, n_in, n_out;
     tutti_dtype dtype;
+    const struct backend_entry *entry; /* see dispatch_message_entry */
 };
 
 /* The fields that every operation uses come first: a large copy leaves little of the struct in the caches.

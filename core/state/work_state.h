@@ -52,7 +52,6 @@ struct tutti_work {
     bool async;                         /* counted in engine->n_async */
     bool awaited;                       /* a caller sleeps until it ends */
     bool point_to_point;
-    bool by_ticks; /* its times are those of the system's ticks: see issue_detach_message */
     bool group_rank;
     bool moved; /* a request has completed since `asked_ns` */
     bool warned;

@@ -169,17 +169,12 @@ static inline tutti_match_message *tutti_match_message_at(tutti_match_link *link
     return (tutti_match_message *)(void *)((char *)link - offset);
 }
 
-/* Mixes the bits with the finisher of splitmix64, since keys often differ in a few bits only. */
-static inline uint64_t tutti_match_mix(uint64_t x)
-{
-    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return x ^ (x >> 31);
-}
-
+/* Multiplies by an odd constant, and folds the upper half, in which all bits of the key count, into the lower one. Tags
+ * count up or differ in a few bits only. */
 static inline uint64_t tutti_match_hash_tag(const tutti_match_key *key)
 {
-    return tutti_match_mix(key->tag + key->group * UINT64_C(0x9e3779b97f4a7c15));
+    uint64_t hash = (key->tag + key->group * UINT64_C(0x9e3779b97f4a7c15)) * UINT64_C(0xbf58476d1ce4e5b9);
+    return hash ^ (hash >> 32);
 }
 
 /* Returns the hash of a whole key.  hash_tag is tutti_match_hash_tag of the same key.  An odd factor spreads sources
@@ -461,6 +456,18 @@ static inline tutti_match_link *tutti_match_set_buckets(tutti_matcher *matcher, 
 
 enum { TUTTI_MATCH_LOAD = 2, TUTTI_MATCH_BUCKETS = 64, TUTTI_MATCH_GROWTH = 4 };
 
+/* Does tutti_match_reserve's work when it is due.  Not inline, so that callers save no registers for it. */
+static __attribute__((noinline, unused)) bool tutti_match_grow(tutti_matcher *matcher, void *(*allocate)(size_t),
+                                                               void (*release)(void *))
+{
+    size_t n = TUTTI_MATCH_BUCKETS;
+    if (matcher->n_buckets > 0) n = TUTTI_MATCH_GROWTH * matcher->n_buckets;
+    tutti_match_link *links = (tutti_match_link *)allocate(TUTTI_MATCH_LINKS(n) * sizeof *links);
+    if (links == NULL) return false;
+    release(tutti_match_set_buckets(matcher, links, n));
+    return true;
+}
+
 /* Allocates a matcher's buckets, or more of them if one more entry needs them.  allocate and release are malloc and
  * free, or work like them.  Returns false if out of memory: then a zeroed matcher is not usable yet, and any other one
  * stays usable but becomes slower. */
@@ -468,12 +475,7 @@ static inline bool tutti_match_reserve(tutti_matcher *matcher, void *(*allocate)
 {
     if (matcher->n_receives + matcher->n_probes + matcher->n_messages < TUTTI_MATCH_LOAD * matcher->n_buckets)
         return true;
-    size_t n = TUTTI_MATCH_BUCKETS;
-    if (matcher->n_buckets > 0) n = TUTTI_MATCH_GROWTH * matcher->n_buckets;
-    tutti_match_link *links = (tutti_match_link *)allocate(TUTTI_MATCH_LINKS(n) * sizeof *links);
-    if (links == NULL) return false;
-    release(tutti_match_set_buckets(matcher, links, n));
-    return true;
+    return tutti_match_grow(matcher, allocate, release);
 }
 
 /* Gives a matcher's messages and links to release (free), and leaves a zeroed one.  A message's entry must be the first

@@ -165,13 +165,60 @@ static void test_other_memory(void **state)
     ranks_run(SIZE, other_memory, NULL);
 }
 
+/* A collective like the last one but for its memory works on that memory, and NULL is still refused. */
+static int other_sums(tutti_group *group, int rank, int size, void *argument)
+{
+    const tutti_opts *opts = tutti_with(.group = group);
+    int64_t x[4], y;
+    tutti_tensor none = {NULL, 1, TUTTI_INT64, {TUTTI_CPU, 0}};
+    (void)argument;
+    for (int i = 0; i < 4; i++) x[i] = rank + 10 * i;
+    for (int i = 0; i < 4; i++) {
+        EXPECT(tutti_all_reduce(tutti_view(&x[i], 1), TUTTI_SUM, opts) == TUTTI_OK);
+        EXPECT(x[i] == 3 + (int64_t)size * 10 * i && (i == 3 || x[i + 1] == rank + 10 * (i + 1)));
+        INVALID(tutti_all_reduce(none, TUTTI_SUM, opts), "data is NULL");
+    }
+    EXPECT(tutti_all_reduce_into(tutti_view(&y, 1), tutti_view(&x[0], 1), TUTTI_SUM, opts) == TUTTI_OK && y == 9);
+    EXPECT(x[0] == 3);
+    EXPECT(tutti_all_reduce(tutti_view(&x[0], 1), TUTTI_SUM, opts) == TUTTI_OK && x[0] == 9 && y == 9);
+    return 0;
+}
+
+static void test_other_sums(void **state)
+{
+    (void)state;
+    ranks_run(SIZE, other_sums, NULL);
+}
+
+/* A message like the last one but for its peer goes to that peer, and a wrong one is still refused. */
+static int other_peers(tutti_group *group, int rank, int size, void *argument)
+{
+    const tutti_opts *opts = tutti_with(.group = group);
+    (void)argument;
+    for (int i = 0; i < 8; i++) {
+        int64_t x = 0;
+        int peer = 1 + i % 2;
+        if (rank == 0) x = 7 + i;
+        if (rank == 0) EXPECT(tutti_send(tutti_view(&x, 1), peer, opts) == TUTTI_OK);
+        if (rank == peer) EXPECT(tutti_recv(tutti_view(&x, 1), 0, opts) == TUTTI_OK && x == 7 + i);
+        if (rank != 0) continue;
+        INVALID(tutti_send(tutti_view(&x, 1), size, opts), "dst is 3");
+        INVALID(tutti_send(tutti_view(&x, 1), 0, opts), "this rank itself");
+    }
+    return 0;
+}
+
+static void test_other_peers(void **state)
+{
+    (void)state;
+    ranks_run(SIZE, other_peers, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_right),
-        cmocka_unit_test(test_again),
-        cmocka_unit_test(test_again_in_pair),
-        cmocka_unit_test(test_other_memory),
+        cmocka_unit_test(test_right),        cmocka_unit_test(test_again),      cmocka_unit_test(test_again_in_pair),
+        cmocka_unit_test(test_other_memory), cmocka_unit_test(test_other_sums), cmocka_unit_test(test_other_peers),
     };
     ranks_setup();
     return cmocka_run_group_tests(tests, NULL, NULL);

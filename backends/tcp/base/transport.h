@@ -162,8 +162,9 @@ struct transport_ops {
      * dropped the link.  NULL in a transport without single-copy reads. */
     bool (*read)(struct transport *transport, int32_t rank, tutti_request *request, size_t at, uint64_t from,
                  size_t bytes);
-    /* Handles messages from rank as they arrive.  Returns after the first, or after a short time without any. */
-    void (*poll)(struct transport *transport, int32_t rank);
+    /* Waits a short time for a message from rank and handles it.  Returns false if none arrived.  Later messages stay
+     * where they are, because their receives most likely follow. */
+    bool (*poll)(struct transport *transport, int32_t rank);
 
     int (*progress)(struct transport *transport);
     int (*arm)(struct transport *transport, int *descriptors); /* see tutti_backend.arm */

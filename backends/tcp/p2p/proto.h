@@ -31,6 +31,7 @@ enum {
     PROTO_REVOKE_MS = 300,
     PROTO_SILENT_MS = 600,
     PROTO_REVOKE_MAX_MS = 1500,
+    PROTO_POLLS = 64, /* an awaited request looks at this many messages of its peer before it is left pending */
     PROTO_TRANSPORTS = 2
 };
 
@@ -61,9 +62,8 @@ struct proto_op {
     tutti_match_receive match; /* must be the first member */
     tutti_request *request;
     struct proto_group *group;
-    uint64_t id;
+    uint64_t id;  /* its slot plus 1; the upper half counts the slot's uses */
     int32_t peer; /* global rank, or TUTTI_ANY_SOURCE */
-    uint32_t generation;
     uint8_t state;
     bool cancelled;   /* the core has cancelled the request */
     bool cut;         /* its write ends early */
@@ -164,6 +164,11 @@ int proto_notify(struct proto_group *group, int32_t peer, const void *message, s
 
 /* Returns the group rank of a global rank, or -1. */
 int32_t proto_group_rank(const struct proto_group *group, int32_t global);
+/* Returns the group rank of the peer whose message a receive gets. */
+static inline int32_t proto_source(const struct proto_group *group, const tutti_request *request, int32_t peer)
+{
+    return request->peer != TUTTI_ANY_SOURCE ? request->peer : proto_group_rank(group, peer);
+}
 bool proto_is_closed(const struct proto *proto, uint64_t group);
 /* Rejects a message for a closed group.  A peer that waits for an answer gets one. */
 void proto_reject(struct proto *proto, const struct transport_header *header);

@@ -3,7 +3,7 @@
 
 #include "tcp/p2p/proto.h"
 
-enum { SLOTS = 64 };
+enum { SLOTS = 64, GENERATION_AT = 32 };
 
 /* Adds one block.  Operations never move, and all blocks live as long as the protocol. */
 static bool add_slots(struct proto *proto)
@@ -25,23 +25,26 @@ static bool add_slots(struct proto *proto)
     return true;
 }
 
+/* Not inline, so that proto_op_new saves no registers for it. */
+__attribute__((noinline)) static struct proto_op *new_after_adding(struct proto_group *group, tutti_request *request,
+                                                                   int32_t peer, enum proto_state state)
+{
+    struct proto *proto = group->proto;
+    if (add_slots(proto)) return proto_op_new(group, request, peer, state);
+    proto->host->error(TUTTI_ERR_NO_MEMORY, "no memory for another pending message; %zu are pending", proto->n_slots);
+    return NULL;
+}
+
 struct proto_op *proto_op_new(struct proto_group *group, tutti_request *request, int32_t peer, enum proto_state state)
 {
     struct proto *proto = group->proto;
-    if (proto->free_ops == NULL && !add_slots(proto)) {
-        proto->host->error(TUTTI_ERR_NO_MEMORY, "no memory for another pending message; %zu are pending",
-                           proto->n_slots);
-        return NULL;
-    }
     struct proto_op *op = proto->free_ops;
+    if (op == NULL) return new_after_adding(group, request, peer, state);
     proto->free_ops = op->next_free;
-    uint32_t generation = op->generation + 1;
-    uint64_t id = (uint64_t)generation << 32 | (op->id & UINT32_MAX);
+    op->id += UINT64_C(1) << GENERATION_AT;
     op->match.link.next = NULL;
     op->request = request;
     op->group = group;
-    op->id = id;
-    op->generation = generation;
     op->peer = peer;
     op->state = (uint8_t)state;
     op->cancelled = op->cut = op->is_timed = op->is_readable = false;
@@ -79,7 +82,7 @@ void proto_withdraw(struct proto *proto, struct proto_op *op)
 
 void proto_op_free(struct proto *proto, struct proto_op *op)
 {
-    proto_withdraw(proto, op);
+    if (tutti_match_is_posted(&op->match)) proto_withdraw(proto, op);
     if (op->memory.transport != NULL) op->memory.transport->ops->conceal(&op->memory);
     if (op->is_timed) TAILQ_REMOVE(op->cancelled ? &proto->revoked : &proto->delayed, op, timed);
     if (op->state == PROTO_RECV_READING) TAILQ_REMOVE(&proto->reading, op, reading);
@@ -112,6 +115,6 @@ void proto_finish(struct proto *proto, struct proto_op *op, int status)
 
 void proto_finish_recv(struct proto *proto, struct proto_op *op, int32_t peer, int status)
 {
-    op->request->source = proto_group_rank(op->group, peer);
+    op->request->source = proto_source(op->group, op->request, peer);
     proto_finish(proto, op, status);
 }

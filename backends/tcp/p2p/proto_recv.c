@@ -70,7 +70,7 @@ static int receive_arrived(struct proto_group *group, tutti_request *request, st
 {
     struct proto *proto = group->proto;
     struct transport_header header = arrival->header;
-    request->source = proto_group_rank(group, arrival->match.key.source);
+    request->source = proto_source(group, request, arrival->match.key.source);
     tutti_match_take(&proto->messages, &arrival->match);
     int status = header.kind == KIND_EAGER ? take_eager(proto, request, arrival) : TUTTI_OK;
     free(arrival);
@@ -82,7 +82,6 @@ static int receive_arrived(struct proto_group *group, tutti_request *request, st
 static struct proto_arrival *find_arrived(const struct proto_group *group, const tutti_request *request, int32_t peer)
 {
     tutti_matcher *messages = &group->proto->messages;
-    if (messages->n_messages == 0) return NULL;
     tutti_match_key key = tutti_match_receive_key(request, group->id, peer);
     tutti_match_message *message;
     while ((message = tutti_match_find_message(messages, &key)) != NULL && peer == TUTTI_ANY_SOURCE &&
@@ -101,7 +100,8 @@ static int poll_message(struct proto_group *group, tutti_request *request, int32
     struct proto *proto = group->proto;
     struct transport *transport = proto->peer[peer].transport;
     proto->polled = (struct proto_polled){.request = request, .group = group, .peer = peer};
-    transport->ops->poll(transport, peer);
+    for (int i = 0; i < PROTO_POLLS && proto->polled.request != NULL && !proto->polled.has_rts; i++)
+        if (!transport->ops->poll(transport, peer)) break;
     bool came = proto->polled.request == NULL;
     proto->polled.request = NULL;
     if (!came) return TUTTI_REQUEST_PENDING;
@@ -115,7 +115,7 @@ static int probe(struct proto_group *group, tutti_request *request, int32_t peer
     struct proto *proto = group->proto;
     if (arrival != NULL) {
         const struct transport_header *header = &arrival->header;
-        request->source = proto_group_rank(group, arrival->match.key.source);
+        request->source = proto_source(group, request, arrival->match.key.source);
         tutti_request_settle(request, header->tag, header->bytes, header->fingerprint);
         return TUTTI_REQUEST_DONE;
     }
@@ -158,16 +158,24 @@ static bool may_poll(const struct proto *proto, const tutti_request *request, in
            proto->peer[peer].transport->ops->poll != NULL;
 }
 
-int proto_recv(struct proto_group *group, tutti_request *request)
+/* Receives a message that may have arrived, or may be polled for, and handles probes. */
+__attribute__((noinline)) static int receive(struct proto_group *group, tutti_request *request, int32_t peer)
 {
-    struct proto *proto = group->proto;
-    int32_t peer = request->peer == TUTTI_ANY_SOURCE ? TUTTI_ANY_SOURCE : group->global_ranks[request->peer];
     struct proto_arrival *arrival = find_arrived(group, request, peer);
     if (request->flags & TUTTI_REQUEST_PEEK) return probe(group, request, peer, arrival);
-    if (arrival == NULL && may_poll(proto, request, peer)) {
+    if (arrival == NULL && may_poll(group->proto, request, peer)) {
         int status = poll_message(group, request, peer);
         if (status != TUTTI_REQUEST_PENDING) return status;
         arrival = find_arrived(group, request, peer);
     }
     return arrival != NULL ? receive_arrived(group, request, arrival) : post_receive(group, request, peer);
+}
+
+int proto_recv(struct proto_group *group, tutti_request *request)
+{
+    int32_t peer = request->peer == TUTTI_ANY_SOURCE ? TUTTI_ANY_SOURCE : group->global_ranks[request->peer];
+    bool may_have_come = group->proto->messages.n_messages > 0;
+    if (may_have_come || (request->flags & (TUTTI_REQUEST_PEEK | TUTTI_REQUEST_AWAITED)) != 0)
+        return receive(group, request, peer);
+    return post_receive(group, request, peer);
 }

@@ -71,7 +71,8 @@ __attribute__((noinline)) static int poll_receiver(struct proto_group *group, tu
     uint64_t rts = op->id;
     struct transport *transport = proto->peer[peer].transport;
     if (transport->ops->poll == NULL || !(request->flags & TUTTI_REQUEST_AWAITED)) return TUTTI_REQUEST_PENDING;
-    transport->ops->poll(transport, peer);
+    for (int i = 0; i < PROTO_POLLS && request->priv[0] == op && op->state == PROTO_SEND_WAITING; i++)
+        if (!transport->ops->poll(transport, peer)) break;
     if (request->priv[0] != op || op->state != PROTO_SEND_WAITING || op->is_readable) return TUTTI_REQUEST_PENDING;
     if (request->bytes > transport->eager_max || !has_credit(&proto->peer[peer], request->bytes))
         return TUTTI_REQUEST_PENDING;

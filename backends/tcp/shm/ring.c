@@ -199,14 +199,15 @@ void shm_wake_writer(struct shm *shm, int local_rank)
     shm_wake(shm, local_rank);
 }
 
-int shm_read(struct shm *shm, int local_rank)
+int shm_read(struct shm *shm, int local_rank, size_t most)
 {
     struct shm_peer *peer = &shm->peer[local_rank];
     struct shm_slot *slot;
     int read = 0;
     while (!peer->lost && (slot = next_slot(shm, peer)) != NULL) {
+        __builtin_prefetch(slot_at(shm, peer->in, peer->slots_consumed + 1));
         deliver(shm, peer, slot);
-        if ((size_t)++read >= shm->slots) break; /* other peers' messages come first */
+        if ((size_t)++read >= most) break;
     }
     if (read == 0) return 0;
     /* release, both: the reads are complete before the writer reuses the slots and bytes */
@@ -258,7 +259,7 @@ bool shm_is_open(struct shm *shm, int local_rank)
  * closed its link but keeps writing is not read forever. */
 static void drop_after_read(struct shm *shm, int local_rank)
 {
-    shm_read(shm, local_rank);
+    shm_read(shm, local_rank, shm->slots);
     shm_drop(shm, local_rank, "connection closed", true);
 }
 
@@ -320,7 +321,7 @@ int shm_progress(struct shm *shm)
     for (int local_rank = 0; local_rank < shm->n; local_rank++) {
         struct shm_peer *peer = &shm->peer[local_rank];
         if (peer->lost) continue;
-        moved += shm_read(shm, local_rank);
+        moved += shm_read(shm, local_rank, shm->slots); /* other peers' messages come before a second round */
         if (!STAILQ_EMPTY(&peer->waiting)) moved += flush_waiting(shm, local_rank);
     }
     if (check) moved += shm_check_liveness(shm);

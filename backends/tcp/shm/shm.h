@@ -332,8 +332,8 @@ bool shm_fits(struct shm *shm, int local_rank, size_t bytes);
 bool shm_unsend(struct shm *shm, int local_rank, uint8_t kind, uint64_t id);
 void shm_drop(struct shm *shm, int local_rank, const char *why, bool notify);
 int shm_progress(struct shm *shm);
-/* Handles the messages that have arrived from one peer.  Returns how many. */
-int shm_read(struct shm *shm, int local_rank);
+/* Handles up to `most` of the messages that have arrived from one peer.  Returns how many. */
+int shm_read(struct shm *shm, int local_rank, size_t most);
 /* Drops a peer whose memory could not be read or whose link has closed.  Handles its pending messages first, because
  * they may carry the cause. */
 void shm_unreadable(struct shm *shm, int local_rank);

@@ -19,6 +19,27 @@ int coll_reserve(struct shm *shm, int32_t n, const int32_t *global_ranks)
     return share_memory(shm, n, global_ranks) ? coll_directory_reserve(shm, n) : COLL_ABSENT;
 }
 
+/* Returns the operation that ended last, or NULL. */
+static struct coll_op *take_spare(struct coll_segment *segment)
+{
+    struct coll_op *op = SLIST_FIRST(&segment->spare);
+    if (op == NULL) return NULL;
+    SLIST_REMOVE_HEAD(&segment->spare, spare_link);
+    segment->n_spare--;
+    return op;
+}
+
+static void recycle(struct coll_segment *segment, struct coll_op *op)
+{
+    enum { SPARE_MOST = 64 };
+    if (op == NULL || segment->n_spare == SPARE_MOST) {
+        free(op);
+        return;
+    }
+    SLIST_INSERT_HEAD(&segment->spare, op, spare_link);
+    segment->n_spare++;
+}
+
 int coll_open(struct coll_segment *segment, struct shm *shm, int index, int32_t rank, int32_t n,
               const int32_t *global_ranks)
 {
@@ -29,9 +50,9 @@ int coll_open(struct coll_segment *segment, struct shm *shm, int index, int32_t 
     *segment = (struct coll_segment){.shm = shm, .host = shm->config.host, .n = n, .rank = rank, .index = index};
     TAILQ_INIT(&segment->ops);
     segment->local_rank = malloc((size_t)n * sizeof *segment->local_rank);
-    segment->spare = calloc(1, sizeof *segment->spare);
+    recycle(segment, calloc(1, sizeof(struct coll_op)));
     segment->classes = calloc((size_t)COLL_KINDS * CHOICE_CLASSES, sizeof *segment->classes);
-    if (segment->local_rank == NULL || segment->spare == NULL || segment->classes == NULL)
+    if (segment->local_rank == NULL || SLIST_EMPTY(&segment->spare) || segment->classes == NULL)
         return shm->config.host->error(TUTTI_ERR_NO_MEMORY, "no memory for the collective segment of %d ranks", (int)n);
     for (int i = 0; i < n; i++) segment->local_rank[i] = shm->local_rank_of[global_ranks[i]];
     coll_lay_out(segment, shm, index);
@@ -47,7 +68,7 @@ void coll_close(struct coll_segment *segment)
     while ((op = TAILQ_FIRST(&segment->ops)) != NULL) coll_cancel(segment, op->request);
     coll_directory_leave(segment->shm, segment->index, segment->n);
     free(segment->local_rank);
-    free(segment->spare);
+    while ((op = take_spare(segment)) != NULL) free(op);
     free(segment->classes);
     free(segment->scratch);
     coll_direct_free(segment);
@@ -56,14 +77,6 @@ void coll_close(struct coll_segment *segment)
 }
 
 /* ---- operations -------------------------------------------------------------------------------------------- */
-
-static void recycle(struct coll_segment *segment, struct coll_op *op)
-{
-    if (segment->spare == NULL)
-        segment->spare = op;
-    else
-        free(op);
-}
 
 static void finish(struct coll_segment *segment, struct coll_op *op)
 {
@@ -101,9 +114,9 @@ static void run_ahead(struct coll_segment *segment)
 int coll_begin(struct coll_segment *segment, const tutti_op *wanted, tutti_request *request, struct coll_list *running)
 {
     if (segment->state != COLL_READY) return TUTTI_ERR_UNSUPPORTED;
-    struct coll_op *op = segment->spare != NULL ? segment->spare : calloc(1, sizeof *op);
+    struct coll_op *op = take_spare(segment);
+    if (op == NULL) op = calloc(1, sizeof *op);
     if (op == NULL) return segment->host->error(TUTTI_ERR_NO_MEMORY, "no memory for another pending collective");
-    segment->spare = NULL;
     if (!describe_op(segment, wanted, op)) {
         recycle(segment, op);
         return TUTTI_ERR_UNSUPPORTED;

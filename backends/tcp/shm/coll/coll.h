@@ -88,6 +88,7 @@ struct coll_class {
 /* A pending operation. */
 struct coll_op {
     TAILQ_ENTRY(coll_op) link;
+    SLIST_ENTRY(coll_op) spare_link;
     tutti_request *request;
     uint64_t call; /* see tutti_op; 0: the description may not be reused */
     tutti_kind kind;
@@ -146,7 +147,8 @@ struct coll_segment {
     bool result_is_shared;
     TAILQ_HEAD(coll_ops, coll_op) ops; /* pending operations, in order; the first one runs */
     struct coll_op *unposted;          /* the first operation behind it that is not posted, or NULL */
-    struct coll_op *spare;
+    SLIST_HEAD(, coll_op) spare;       /* ended operations, for the next ones, the latest first */
+    int n_spare;
     const tutti_path_row *choices; /* the core's rows, which precede the table: see tutti_backend.choose */
     int n_choices;
     LIST_ENTRY(coll_segment) link; /* in the list of segments with pending operations */
