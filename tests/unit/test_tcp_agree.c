@@ -58,7 +58,8 @@ static int run_one(struct end *end, struct coll_segment *coll, tutti_kind kind, 
     end->wrong += ends_run_op(end, coll, &running, &op, i + 1) != 1;
     for (int64_t k = 0; op.n_out > 0 && k < numel; k++)
         end->wrong += data[k] != (kind != TUTTI_BROADCAST ? 2 * (value + k) + 1 : value - k);
-    return COLL_WAY(coll->spare->path, coll->spare->bypasses);
+    const struct coll_op *ended = SLIST_FIRST(&coll->spare);
+    return COLL_WAY(ended->path, ended->bypasses);
 }
 
 static void open_one(struct end *end, struct coll_segment *coll)
