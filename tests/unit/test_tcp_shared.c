@@ -167,8 +167,9 @@ static void drive(bool *any, bool *all)
     *all = true;
     for (int i = 0; i < ranks; i++) {
         assert_int_equal(member[i].ended, 1);
-        *any |= member[i].coll.spare->path == COLL_DIRECT; /* the operation that has just ended */
-        *all &= member[i].coll.spare->path == COLL_DIRECT;
+        bool direct = SLIST_FIRST(&member[i].coll.spare)->path == COLL_DIRECT; /* the operation that has just ended */
+        *any |= direct;
+        *all &= direct;
     }
 }
 
