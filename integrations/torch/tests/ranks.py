@@ -9,7 +9,7 @@ import traceback
 
 import torch.multiprocessing as mp
 
-LIMIT_S = 120
+LIMIT_S = int(os.environ.get("RANKS_LIMIT_S", "120"))
 
 
 def free_port():
