@@ -9,9 +9,18 @@
  * meanwhile, returns this rank's own error, or else the group's. */
 int agree_on_status(tutti_group *group, int64_t timeout_ms, int status);
 
-/* Returns MISMATCH on all ranks if a rank's text differs from rank 0's, with the first line that does of both ranks. A
- * line holds one item; `who` begins the message.  status is this rank's so far: if it is an error on any rank, the
- * texts are not compared, and the result is that of agree_on_status.  text may be NULL then. */
+/* Sets the error message for a line, counted from 0, in which this rank's text differs from rank 0's.  A line that is
+ * missing is empty.  Returns MISMATCH. */
+typedef int (*agree_refuse)(const char *who, int number, const char *first, const char *own);
+
+/* Returns MISMATCH on all ranks if a rank's text differs from rank 0's, with the message of `refuse` for the first line
+ * that does.  A line holds one item.  The text is sent only if hashes of it differ.  status is this rank's so far: if
+ * it is an error on any rank, the texts are not compared, and the result is that of agree_on_status.  text may be NULL
+ * then. */
+int agree_on_lines(tutti_group *group, int64_t timeout_ms, const char *who, int status, const char *text,
+                   agree_refuse refuse);
+
+/* Does the same with a message that begins with `who` and holds the line of both ranks. */
 int agree_on_text(tutti_group *group, int64_t timeout_ms, const char *who, int status, const char *text);
 
 #endif

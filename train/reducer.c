@@ -26,9 +26,7 @@ static int prepare(struct tutti_reducer *reducer, const tutti_parameter *paramet
 /* Agrees with the other ranks on the list, and gives all ranks the values of rank 0. */
 static int meet(struct tutti_reducer *reducer, int status)
 {
-    char text[REDUCER_TEXT];
-    snprintf(text, sizeof text, "%s", tutti_last_error());
-    status = reducer_agree_on_list(reducer, status, text);
+    status = reducer_agree_on_list(reducer, status);
     if (status != TUTTI_OK || reducer->opts.no_broadcast) return status;
     return values_broadcast(reducer, 0);
 }

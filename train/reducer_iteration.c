@@ -198,6 +198,14 @@ static bool may_rebuild(const struct tutti_reducer *reducer)
     return reducer->generation == 0 && !opts->keep_order && (!opts->gradient_as_bucket_view || opts->move_views);
 }
 
+/* Returns the failure of the lowest rank that has one.  The trailer has said that there is one. */
+static int find_failure(struct tutti_reducer *reducer, int status, const char *text)
+{
+    if (status != TUTTI_OK) tutti_set_error(status, "%s", text);
+    status = reducer_agree(reducer, status);
+    return status != TUTTI_OK ? status : tutti_set_error(TUTTI_ERR_MISMATCH, "reducer: a rank failed without a reason");
+}
+
 /* Runs the rest of an iteration that is reduced.  Returns its status, with the error message set. */
 static int reduce(struct tutti_reducer *reducer)
 {
@@ -208,7 +216,7 @@ static int reduce(struct tutti_reducer *reducer)
     sequence_wait(reducer, &reducer->trailer, false);
     collect(reducer);
     if (reducer->status != TUTTI_OK) return tutti_set_error(reducer->status, "%s", reducer->text);
-    if (reducer->agreed[0] > 0) return reducer_exchange_failures(reducer, status, missing);
+    if (reducer->agreed[0] > 0) return find_failure(reducer, status, missing);
     return may_rebuild(reducer) ? rebuild(reducer) : TUTTI_OK;
 }
 
