@@ -16,8 +16,18 @@ static bool is_compressed_dtype(tutti_dtype dtype)
     return dtype == 0 || dtype == TUTTI_BFLOAT16 || dtype == TUTTI_FLOAT16 || dtype == TUTTI_FLOAT8_E4M3FN;
 }
 
+/* Refuses a timeout, and replaces it by one with which the ranks can agree on that. */
+static int refuse_timeout(tutti_reducer_opts *opts)
+{
+    int64_t timeout_ms = opts->timeout_ms;
+    opts->timeout_ms = 0;
+    return tutti_set_error(TUTTI_ERR_INVALID_ARGUMENT,
+                           "timeout_ms is %" PRId64 "; it must not be negative, and 0 is the group's", timeout_ms);
+}
+
 int reducer_check_options(tutti_reducer_opts *opts)
 {
+    if (opts->timeout_ms < 0) return refuse_timeout(opts);
     if (opts->bucket_bytes < 0 || opts->first_bucket_bytes < 0)
         return refuse("bucket_bytes or first_bucket_bytes is negative; 0 is the default");
     if (opts->bucket_bytes == 0) opts->bucket_bytes = 25 * MIB;
@@ -52,6 +62,24 @@ static bool is_divisible(tutti_dtype dtype)
     return dtype == TUTTI_FLOAT32 || dtype == TUTTI_FLOAT64 || dtype == TUTTI_COMPLEX64 || dtype == TUTTI_COMPLEX128;
 }
 
+/* Refuses a tensor on a device for which the group has no backend. */
+static int check_served(const tutti_reducer_opts *opts, const char *what, const char *name, tutti_tensor tensor)
+{
+    const char *map = tutti_get_backend(opts->group);
+    bool is_cpu = tensor.device.type == TUTTI_CPU;
+    if (strstr(map, is_cpu ? "cpu:" : "cuda:") != NULL) return TUTTI_OK;
+    return tutti_set_error(TUTTI_ERR_INVALID_ARGUMENT,
+                           "%s '%s' is on %s, but the group (%s) has no backend for that; add one to its backends",
+                           what, name, is_cpu ? "CPU" : "CUDA", map);
+}
+
+static int check_device(const char *what, const char *name, tutti_tensor tensor)
+{
+    if (tensor.device.type == TUTTI_CPU || tensor.device.type == TUTTI_CUDA) return TUTTI_OK;
+    return tutti_set_error(TUTTI_ERR_INVALID_ARGUMENT, "%s '%s' is on device type %d; pass TUTTI_CPU or TUTTI_CUDA",
+                           what, name, tensor.device.type);
+}
+
 static int check_gradient(const tutti_reducer_opts *opts, const char *name, tutti_tensor gradient)
 {
     const char *dtype = tutti_dtype_name(gradient.dtype);
@@ -64,22 +92,24 @@ static int check_gradient(const tutti_reducer_opts *opts, const char *name, tutt
                                dtype);
     if (gradient.data == NULL && gradient.numel > 0 && !opts->gradient_as_bucket_view)
         return tutti_set_error(TUTTI_ERR_INVALID_ARGUMENT, "gradient '%s' is NULL; pass its memory", name);
-    if (!is_cpu && gradient.device.type != TUTTI_CUDA)
-        return tutti_set_error(TUTTI_ERR_INVALID_ARGUMENT,
-                               "gradient '%s' is on device type %d; pass TUTTI_CPU or TUTTI_CUDA", name,
-                               gradient.device.type);
+    int status = check_device("gradient", name, gradient);
+    if (status != TUTTI_OK) return status;
     if (divides && !opts->sum && !is_divisible(gradient.dtype))
         return tutti_set_error(TUTTI_ERR_INVALID_ARGUMENT,
                                "gradient '%s' is %s; %s averages float32, float64 and complex gradients only", name,
                                dtype, opts->hook != NULL ? "a reducer with a hook" : "divide_by_active");
-    return is_cpu ? TUTTI_OK : check_cuda(opts, name);
+    status = is_cpu ? TUTTI_OK : check_cuda(opts, name);
+    return status == TUTTI_OK ? check_served(opts, "gradient", name, gradient) : status;
 }
 
-static int check_value(const char *name, tutti_tensor value)
+static int check_value(const tutti_reducer_opts *opts, const char *name, tutti_tensor value)
 {
-    if (value.numel == 0 || (value.numel > 0 && value.data != NULL)) return TUTTI_OK;
-    return tutti_set_error(TUTTI_ERR_INVALID_ARGUMENT, "value '%s' is NULL or has %" PRId64 " elements", name,
-                           value.numel);
+    if (value.numel == 0) return TUTTI_OK;
+    if (value.numel < 0 || value.data == NULL)
+        return tutti_set_error(TUTTI_ERR_INVALID_ARGUMENT, "value '%s' is NULL or has %" PRId64 " elements", name,
+                               value.numel);
+    int status = check_device("value", name, value);
+    return status == TUTTI_OK ? check_served(opts, "value", name, value) : status;
 }
 
 /* Copies a name, without line breaks, because lists are compared by lines. */
@@ -100,7 +130,7 @@ static int copy_parameter(const tutti_reducer_opts *opts, const tutti_parameter 
     to->gradient = from->gradient;
     if (to->name == NULL) return tutti_set_error(TUTTI_ERR_NO_MEMORY, "out of memory for parameter %d", i);
     int status = check_gradient(opts, to->name, to->gradient);
-    return status == TUTTI_OK ? check_value(to->name, to->value) : status;
+    return status == TUTTI_OK ? check_value(opts, to->name, to->value) : status;
 }
 
 int reducer_copy_list(struct tutti_reducer *reducer, const void *list, size_t parameter_bytes, int n)

@@ -103,15 +103,15 @@ typedef struct tutti_reducer_opts {
     int hook_phases; /* number of the hook's phases that start an operation; 0: 1 */
 } tutti_reducer_opts;
 
-/* Makes a reducer.  All ranks of the group call this with the same list and options; only data, stream and
- * hook_argument may differ.  That is checked before anything else is sent.  Then the values of rank 0 replace those of
- * all ranks, unless opts->no_broadcast is set.
+/* Makes a reducer.  All ranks of the group call this with the same list and options; only data, stream, timeout_ms
+ * and hook_argument may differ.  That is checked before anything else is sent.  Then the values of rank 0 replace those
+ * of all ranks, unless opts->no_broadcast is set.
  *
  * Errors, on all ranks: MISMATCH (lists or options differ; the message names the first parameter that does, and both
- * versions), INVALID_ARGUMENT (n below 1; a gradient that is NULL, has a negative numel or the dtype bool, or whose
- * device the group does not serve; options that exclude each other; the message names the rank and the parameter),
- * NO_MEMORY (for buckets), those of all operations.  On this rank alone: INVALID_ARGUMENT (reducer is NULL, this rank
- * is not a member of the group). */
+ * versions), INVALID_ARGUMENT (n below 1; a gradient that is NULL, has a negative numel or the dtype bool, or is on a
+ * device without a backend in the group; options that are negative or exclude each other; the message names the rank
+ * and the parameter), NO_MEMORY (for buckets), those of all operations.  On this rank alone: INVALID_ARGUMENT (reducer
+ * is NULL, this rank is not a member of the group). */
 TUTTI_API int tutti_reducer_create_sized(const tutti_parameter *parameters, size_t parameter_bytes, int n,
                                          const tutti_reducer_opts *opts, size_t opts_bytes, tutti_reducer **reducer);
 static inline int tutti_reducer_create(const tutti_parameter *parameters, int n, const tutti_reducer_opts *opts,
