@@ -27,15 +27,33 @@ struct key {
     bool is_later;
 };
 
+/* The index of a CPU device has no meaning. */
+static bool is_key_of(const struct key *key, tutti_tensor gradient)
+{
+    return key->dtype == gradient.dtype && key->device.type == gradient.device.type &&
+           (key->device.type == TUTTI_CPU || key->device.index == gradient.device.index);
+}
+
+/* Returns the gradient's key, or NULL if it would be one too many. */
 static struct key *find_key(struct key *keys, int *n, tutti_tensor gradient)
 {
     for (int i = 0; i < *n; i++)
-        if (keys[i].dtype == gradient.dtype && keys[i].device.type == gradient.device.type &&
-            keys[i].device.index == gradient.device.index)
-            return &keys[i];
-    if (*n == KEYS_MOST) return &keys[KEYS_MOST - 1]; /* not reached: create refuses so many devices */
+        if (is_key_of(&keys[i], gradient)) return &keys[i];
+    if (*n == KEYS_MOST) return NULL;
     keys[*n] = (struct key){gradient.dtype, gradient.device, -1, false};
     return &keys[(*n)++];
+}
+
+static int check_keys(const struct tutti_reducer *reducer)
+{
+    struct key keys[KEYS_MOST];
+    for (int i = 0, n = 0; i < reducer->n; i++)
+        if (find_key(keys, &n, reducer->parameter[i].gradient) == NULL)
+            return tutti_set_error(
+                TUTTI_ERR_INVALID_ARGUMENT,
+                "gradient '%s' needs a bucket of its own; a reducer takes %d kinds of dtype and device",
+                reducer->parameter[i].name, KEYS_MOST);
+    return TUTTI_OK;
 }
 
 /* Appends a parameter to the open bucket of its key, and closes the bucket if it is full. */
@@ -220,7 +238,8 @@ static int allocate_buckets(struct tutti_reducer *reducer)
 int reducer_layout_create(struct tutti_reducer *reducer)
 {
     size_t n = (size_t)reducer->n;
-    int status = allocate_buckets(reducer);
+    int status = check_keys(reducer);
+    if (status == TUTTI_OK) status = allocate_buckets(reducer);
     if (status != TUTTI_OK) return status;
     reducer->bucket = calloc(2 * n, sizeof *reducer->bucket); /* the second half is for sorting */
     reducer->members = calloc(n, sizeof *reducer->members);

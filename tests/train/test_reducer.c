@@ -226,10 +226,37 @@ static int run_dtypes(tutti_group *group, int rank, int size, void *argument)
     return 0;
 }
 
+/* The index of a CPU device has no meaning, and may differ between the ranks. */
+static int run_indices(tutti_group *group, int rank, int size, void *argument)
+{
+    enum { N = 80 };
+    float a[N];
+    double b[N];
+    tutti_parameter list[N];
+    tutti_reducer *reducer;
+    (void)argument;
+    for (int i = 0; i < N; i++) {
+        a[i] = (float)(b[i] = rank + i);
+        list[i] = (tutti_parameter){NULL, {0}, i % 2 ? tutti_view(&a[i], 1) : tutti_view(&b[i], 1)};
+        list[i].gradient.device.index = rank == 0 ? i : 0;
+    }
+    EXPECT(tutti_reducer_create(list, N, &(tutti_reducer_opts){.group = group, .sum = true}, &reducer) == TUTTI_OK);
+    EXPECT(tutti_reducer_bucket(reducer, 1) != NULL && tutti_reducer_bucket(reducer, 2) == NULL);
+    for (int i = 0; i < N; i++) EXPECT(tutti_reducer_ready(reducer, i) == TUTTI_OK);
+    EXPECT(tutti_reducer_wait(reducer) == TUTTI_OK);
+    for (int i = 0; i < N; i++) {
+        double sum = size * i + size * (size - 1) / 2.0;
+        EXPECT(i % 2 ? a[i] == (float)sum : b[i] == sum);
+    }
+    tutti_reducer_destroy(reducer);
+    return 0;
+}
+
 static void test_dtypes(void **state)
 {
     (void)state;
     ranks_run(2, run_dtypes, NULL);
+    ranks_run(2, run_indices, NULL);
 }
 
 /* ---- threads ----------------------------------------------------------------------------------------------- */

@@ -64,9 +64,27 @@ static int case_reducer(tutti_group *group, int rank, int size)
     return 0;
 }
 
+/* A bucket holds gradients of one device. */
+static int case_devices(tutti_group *group, int rank, int size)
+{
+    enum { N = 65 };
+    tutti_parameter list[N];
+    tutti_tensor gradient = on_device(group, 1, TUTTI_FLOAT32);
+    tutti_reducer *reducer = NULL;
+    (void)rank, (void)size;
+    for (int i = 0; i < N; i++)
+        list[i] = (tutti_parameter){NULL, {0}, tutti_on(gradient, (tutti_device){TUTTI_CUDA, i})};
+    EXPECT(tutti_reducer_create(list, N, &(tutti_reducer_opts){.group = group}, &reducer) ==
+           TUTTI_ERR_INVALID_ARGUMENT);
+    EXPECT(strstr(tutti_last_error(), "'parameter 64' needs a bucket of its own; a reducer takes 64 kinds") != NULL);
+    drop(group, gradient);
+    return 0;
+}
+
 static void test_nccl(void **state)
 {
     (void)state;
+    run_ranks("nccl", 1, case_devices, 30000);
     for (int size = 1; size <= 2; size++) run_ranks("nccl", size, case_reducer, 30000);
 }
 
