@@ -47,7 +47,10 @@ static int make_control(struct tutti_reducer *reducer)
     reducer->control = reducer->group;
     if (tutti_get_device(reducer->group).type == TUTTI_CPU) return TUTTI_OK;
     int *ranks = calloc((size_t)reducer->size, sizeof *ranks);
-    if (ranks == NULL) return tutti_set_error(TUTTI_ERR_NO_MEMORY, "reducer_create: out of memory for a list of ranks");
+    if (ranks == NULL) {
+        tutti_abort(reducer->group, "a rank has no memory for a reducer");
+        return tutti_set_error(TUTTI_ERR_NO_MEMORY, "reducer_create: out of memory for a list of ranks");
+    }
     for (int i = 0; i < reducer->size; i++) ranks[i] = tutti_get_global_rank(reducer->group, i);
     int status = tutti_new_group(ranks, reducer->size, &opts, &reducer->control);
     reducer->has_control = status == TUTTI_OK;

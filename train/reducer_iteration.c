@@ -235,7 +235,7 @@ static void abandon(struct tutti_reducer *reducer, tutti_work **work, int64_t *l
     if (*work == NULL) return;
     while (!tutti_work_is_completed(*work)) {
         if (tutti_work_wait(*work, 1) != TUTTI_ERR_TIMEOUT || *left_ms < 0) break;
-        if (--*left_ms == 0) tutti_abort(reducer->group, "a reducer was destroyed in the middle of an iteration");
+        if (--*left_ms == 0) sequence_abort(reducer, "a reducer was destroyed in the middle of an iteration");
     }
     tutti_work_wait(*work, TUTTI_DEFAULT_TIMEOUT);
     tutti_work_free(*work);

@@ -38,19 +38,23 @@ void sequence_fail(struct tutti_reducer *reducer, int status)
     snprintf(reducer->text, sizeof reducer->text, "%s", tutti_last_error());
 }
 
+void sequence_abort(struct tutti_reducer *reducer, const char *reason)
+{
+    tutti_abort(reducer->group, reason);
+    if (reducer->has_control) tutti_abort(reducer->control, reason);
+}
+
 void sequence_give_up(struct tutti_reducer *reducer, int status)
 {
     sequence_fail(reducer, status);
-    if (status == TUTTI_OK) return;
-    tutti_abort(reducer->group, reducer->text);
-    if (reducer->has_control) tutti_abort(reducer->control, reducer->text);
+    if (status != TUTTI_OK) sequence_abort(reducer, reducer->text);
 }
 
-/* Keeps the failure of an operation that could not start.  What is refused is refused on all ranks. */
-static void fail_start(struct tutti_reducer *reducer, int status)
+/* An operation that no backend has starts on no rank.  One that is refused for another reason, such as a tensor on a
+ * wrong device, may have started on the others.  What a hook returns is its own. */
+void sequence_fail_start(struct tutti_reducer *reducer, int status)
 {
-    bool everywhere = status == TUTTI_ERR_INVALID_ARGUMENT || status == TUTTI_ERR_UNSUPPORTED;
-    if (everywhere && reducer->opts.hook == NULL)
+    if (status == TUTTI_ERR_UNSUPPORTED && reducer->opts.hook == NULL)
         sequence_fail(reducer, status);
     else
         sequence_give_up(reducer, status);
@@ -80,7 +84,7 @@ static void begin(struct tutti_reducer *reducer)
     reducer->cursor.has_begun = true;
     if (!reducer->opts.join || reducer->is_shadow) return; /* a joined rank has done it */
     reducer->active = 1;
-    fail_start(reducer, tutti_all_reduce(tutti_view(&reducer->active, 1), TUTTI_SUM, &opts));
+    sequence_fail_start(reducer, tutti_all_reduce(tutti_view(&reducer->active, 1), TUTTI_SUM, &opts));
 }
 
 static void start_trailer(struct tutti_reducer *reducer)
@@ -89,7 +93,7 @@ static void start_trailer(struct tutti_reducer *reducer)
     int32_t *used = reducer->agreed + 1;
     for (int i = 0; i < reducer->n; i++) used[i] = reducer->parameter[i].is_used && !reducer->is_shadow;
     int64_t n = reducer->opts.find_unused ? reducer->n + 1 : 1;
-    fail_start(reducer, tutti_all_reduce(tutti_view(reducer->agreed, n), TUTTI_SUM, &opts));
+    sequence_fail_start(reducer, tutti_all_reduce(tutti_view(reducer->agreed, n), TUTTI_SUM, &opts));
 }
 
 /* True if the bucket's next phase can start. */
@@ -107,7 +111,7 @@ static void start_phase(struct tutti_reducer *reducer, int index, int phase)
     if (phase == 0 && index == reducer->buckets - 1) start_trailer(reducer);
     if (reducer->status != TUTTI_OK) return;
     int status = bucket->scheme->start(reducer, bucket, phase, &bucket->work);
-    fail_start(reducer, status);
+    sequence_fail_start(reducer, status);
     bucket->phase = phase + 1;
 }
 

@@ -17,6 +17,12 @@ void sequence_fail(struct tutti_reducer *reducer, int status);
 /* Does the same with a failure of this rank alone, and aborts the group, because the other ranks wait for this one. */
 void sequence_give_up(struct tutti_reducer *reducer, int status);
 
+/* Does one or the other with the failure of an operation that could not start, and nothing with TUTTI_OK. */
+void sequence_fail_start(struct tutti_reducer *reducer, int status);
+
+/* Aborts the reducer's groups. */
+void sequence_abort(struct tutti_reducer *reducer, const char *reason);
+
 /* Makes the next iteration start from the beginning. */
 void sequence_reset(struct tutti_reducer *reducer);
 

@@ -1,10 +1,12 @@
 /* The reducer with CUDA gradients, on the stand-ins of tests/fakes: reduced in place, in the order of a stream. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <tutti/train/reducer.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -81,6 +83,66 @@ static int case_devices(tutti_group *group, int rank, int size)
     return 0;
 }
 
+/* Rank 1 has a tensor on a device of another rank.  The others do not wait for it. */
+static int case_wrong_device(tutti_group *group, int rank, int size, bool is_value)
+{
+    tutti_tensor value = on_device(group, 8, TUTTI_FLOAT32), gradient = on_device(group, 8, TUTTI_FLOAT32);
+    tutti_tensor wrong = tutti_on(is_value ? value : gradient, (tutti_device){TUTTI_CUDA, 7});
+    tutti_parameter one = {"one", value, gradient};
+    tutti_reducer *reducer = NULL;
+    (void)size;
+    if (rank == 1) *(is_value ? &one.value : &one.gradient) = wrong;
+    int status = tutti_reducer_create(&one, 1, &(tutti_reducer_opts){.group = group}, &reducer);
+    if (!is_value) {
+        EXPECT(status == TUTTI_OK);
+        tutti_reducer_ready(reducer, 0);
+        status = tutti_reducer_wait(reducer);
+    }
+    EXPECT(status == (rank == 1 ? TUTTI_ERR_INVALID_ARGUMENT : TUTTI_ERR_ABORTED));
+    EXPECT(strstr(tutti_last_error(), "cuda:7") != NULL);
+    tutti_reducer_destroy(reducer);
+    drop(group, value);
+    drop(group, gradient);
+    return 0;
+}
+
+static int case_wrong_value(tutti_group *group, int rank, int size)
+{
+    return case_wrong_device(group, rank, size, true);
+}
+
+static int case_wrong_gradient(tutti_group *group, int rank, int size)
+{
+    return case_wrong_device(group, rank, size, false);
+}
+
+static atomic_bool is_destroyed;
+
+/* Rank 0 destroys a reducer in the middle of an iteration.  It does not wait for the other ranks. */
+static int case_destroy(tutti_group *group, int rank, int size)
+{
+    tutti_tensor gradient = on_device(group, 8, TUTTI_FLOAT32);
+    tutti_parameter one = {"one", {0}, gradient};
+    tutti_reducer *reducer = NULL;
+    (void)size;
+    EXPECT(tutti_reducer_create(&one, 1, &(tutti_reducer_opts){.group = group}, &reducer) == TUTTI_OK);
+    if (rank == 0) EXPECT(tutti_reducer_ready(reducer, 0) == TUTTI_OK);
+    for (int ms = 0; rank > 0 && !is_destroyed && ms < 20000; ms++) usleep(1000);
+    tutti_reducer_destroy(reducer);
+    EXPECT(rank == 0 || is_destroyed);
+    is_destroyed = true;
+    drop(group, gradient);
+    return 0;
+}
+
+static void test_failures(void **state)
+{
+    (void)state;
+    run_ranks("nccl", 2, case_wrong_value, 30000);
+    run_ranks("nccl", 2, case_wrong_gradient, 30000);
+    run_ranks("nccl", 2, case_destroy, 30000);
+}
+
 static void test_nccl(void **state)
 {
     (void)state;
@@ -96,7 +158,8 @@ static void test_staged(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_nccl), cmocka_unit_test(test_staged)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_nccl), cmocka_unit_test(test_staged),
+                                       cmocka_unit_test(test_failures)};
     if (!fakes_are_here()) return 77;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
