@@ -47,12 +47,17 @@ static int finish_hook(struct tutti_reducer *reducer, struct bucket *bucket)
     return status;
 }
 
-/* float16 is divided before it is summed, because the sum may be
- * beyond its range. */
+/* True if elements are divided by the number of ranks before they are summed, because the sum may exceed the range of
+ * float16. */
+static bool divides_before(const struct tutti_reducer *reducer, tutti_dtype wire)
+{
+    return wire == TUTTI_FLOAT16 && !reducer->opts.sum;
+}
+
 static int start_cast(struct tutti_reducer *reducer, struct bucket *bucket, int phase, tutti_work **work)
 {
     tutti_opts opts = reducer_opts(reducer, work);
-    bool divides = op_of(reducer) == TUTTI_AVG && bucket->wire.dtype == TUTTI_FLOAT16;
+    bool divides = divides_before(reducer, bucket->wire.dtype);
     (void)phase;
     opts.factor = 1.0 / reducer->size;
     reducer->bytes += reducer_tensor_bytes(bucket->wire);
@@ -151,6 +156,7 @@ int64_t scheme_wire_padding(const struct tutti_reducer *reducer)
 double scheme_divisor(const struct tutti_reducer *reducer, const struct scheme *scheme)
 {
     if (reducer->opts.sum) return 1;
-    if (reducer->opts.divide_by_active) return reducer->active > 0 ? reducer->active : 1;
+    double divided = scheme_casts(scheme) && divides_before(reducer, reducer->opts.compress) ? reducer->size : 1;
+    if (reducer->opts.divide_by_active) return reducer->active > 0 ? reducer->active / divided : 1;
     return scheme->averages ? 1 : reducer->size;
 }

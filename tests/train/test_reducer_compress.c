@@ -207,6 +207,26 @@ static int run_extremes(tutti_group *group, int rank, int size, void *argument)
     return 0;
 }
 
+/* The sum of all ranks exceeds float16 when one rank has joined, too. */
+static int run_large_sum(tutti_group *group, int rank, int size, void *argument)
+{
+    float gradient[2] = {40000, -60000};
+    tutti_reducer *reducer;
+    tutti_reducer_opts opts = {
+        .group = group, .compress = TUTTI_FLOAT16, .join = true, .divide_by_active = true, .no_broadcast = true};
+    tutti_parameter one = {"one", {0}, tutti_view(gradient, 2)};
+    (void)argument;
+    EXPECT(tutti_reducer_create(&one, 1, &opts, &reducer) == TUTTI_OK);
+    for (int k = 0; k < 2; k++) {
+        if (k == 1 && rank == size - 1) continue;
+        EXPECT(tutti_reducer_ready(reducer, 0) == TUTTI_OK && tutti_reducer_wait(reducer) == TUTTI_OK);
+        EXPECT(fabsf(gradient[0] - 40000) < 100 && fabsf(gradient[1] + 60000) < 150);
+    }
+    EXPECT(tutti_reducer_join(reducer) == TUTTI_OK);
+    tutti_reducer_destroy(reducer);
+    return 0;
+}
+
 static int run_joined(tutti_group *group, int rank, int size, void *argument)
 {
     struct model *model;
@@ -278,6 +298,7 @@ static void test_ends(void **state)
         {.compress = TUTTI_FLOAT8_E4M3FN, .join = true, .divide_by_active = true, .error_feedback = true}};
     (void)state;
     ranks_run(2, run_extremes, NULL);
+    ranks_run(4, run_large_sum, NULL);
     for (int i = 0; i < 2; i++) ranks_run(3, run_joined, (void *)(uintptr_t)&opts[i]);
 }
 
