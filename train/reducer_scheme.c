@@ -43,7 +43,8 @@ static int finish_hook(struct tutti_reducer *reducer, struct bucket *bucket)
 {
     tutti_work *work = NULL;
     int status = start_hook(reducer, bucket, reducer->opts.hook_phases, &work);
-    if (work != NULL && status == TUTTI_OK) status = tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT);
+    if (work != NULL && status == TUTTI_OK) return tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT);
+    tutti_work_free(work);
     return status;
 }
 

@@ -355,9 +355,34 @@ static int run_hook(tutti_group *group, int rank, int size, void *argument)
     return 0;
 }
 
+/* Starts an operation in its last phase, against its contract, and fails if it has an argument. */
+static int start_late(tutti_bucket *bucket, int phase, void *argument, tutti_work **work)
+{
+    tutti_opts opts = {.group = bucket->group, .async_op = work, .timeout_ms = bucket->timeout_ms};
+    if (phase == 0) return TUTTI_OK;
+    int status = tutti_all_reduce(bucket->tensor, TUTTI_SUM, &opts);
+    return argument != NULL ? tutti_set_error(TUTTI_ERR_SYSTEM, "the last phase failed") : status;
+}
+
+static int run_late(tutti_group *group, int rank, int size, void *argument)
+{
+    struct model *model;
+    tutti_reducer *reducer;
+    tutti_reducer_opts opts = {.hook = start_late, .hook_argument = argument};
+    EXPECT(model_make_reducer(group, rank, opts, &model, &reducer) == TUTTI_OK);
+    if (argument == NULL) RUN(model_iterate(group, reducer, 0, rank, size, size));
+    for (int i = 0; i < LAYERS && argument != NULL; i++) EXPECT(tutti_reducer_ready(reducer, i) == TUTTI_OK);
+    if (argument != NULL) EXPECT(tutti_reducer_wait(reducer) < 0 && error_has("the last phase failed"));
+    tutti_reducer_destroy(reducer);
+    free(model);
+    return 0;
+}
+
 static void test_hook(void **state)
 {
     (void)state;
+    ranks_run(2, run_late, NULL);
+    ranks_run(2, run_late, "fails");
     ranks_run(1, run_hook, NULL);
     ranks_run(3, run_hook, "fails");
 }
