@@ -110,9 +110,7 @@ static void start_phase(struct tutti_reducer *reducer, int index, int phase)
     struct bucket *bucket = &reducer->bucket[index];
     if (phase == 0 && index == reducer->buckets - 1) start_trailer(reducer);
     if (reducer->status != TUTTI_OK) return;
-    int status = bucket->scheme->start(reducer, bucket, phase, &bucket->work);
-    sequence_fail_start(reducer, status);
-    bucket->phase = phase + 1;
+    sequence_fail_start(reducer, bucket->scheme->start(reducer, bucket, phase, &bucket->work));
 }
 
 /* Returns the bucket of the cursor's step, or -1 if there is none at this step. */

@@ -37,7 +37,6 @@ struct bucket {
     tutti_tensor wire; /* what is sent; the same as view.tensor without compression */
     const struct scheme *scheme;
     int pending; /* parameters that are not reported yet */
-    int phase;   /* phases that have been started */
     tutti_work *work;
 };
 
@@ -66,7 +65,7 @@ struct tutti_reducer {
     float *residuals;                   /* of all parameters; NULL without error feedback */
     void *spare;                        /* for moving views; NULL otherwise */
 
-    bool sync, is_rebuilt, is_shadow; /* is_shadow: this rank has joined */
+    bool sync, is_shadow; /* is_shadow: this rank has joined */
     int64_t iterations, bytes;
     struct cursor cursor;
     int32_t active, *agreed; /* summed over the ranks: active; failures, and per parameter the ranks that used it */
