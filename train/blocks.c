@@ -97,9 +97,23 @@ static tutti_tensor part_of(tutti_tensor tensor, int64_t begin, int64_t numel)
     return tutti_tensor_of((char *)tensor.data + begin * tutti_dtype_bytes(tensor.dtype), numel, tensor.dtype);
 }
 
+/* Clears what follows the last element: the rest of its block, and the blocks that make all parts equal.  Otherwise old
+ * bytes there would join the block's sum, and a NaN among them would spoil it. */
+static void clear_rest(struct blocks shape, uint8_t *encoded)
+{
+    int64_t end = shape.per_part * shape.parts * BLOCKS_NUMEL;
+    for (int64_t at = shape.numel, n; at < end; at += n) {
+        int64_t skip = at % BLOCKS_NUMEL;
+        n = BLOCKS_NUMEL - skip;
+        memset((uint8_t *)data_at(shape, encoded, at / BLOCKS_NUMEL) + skip, 0, (size_t)n);
+        if (skip == 0) *(uint8_t *)scale_at(shape, encoded, at / BLOCKS_NUMEL) = 0;
+    }
+}
+
 void blocks_encode(struct blocks shape, tutti_tensor from, uint8_t *encoded)
 {
     float x[CHUNK];
+    clear_rest(shape, encoded);
     for (int64_t at = 0, n; at < shape.numel; at += n) {
         n = run_numel(shape, at, shape.numel - at);
         tutti_cast(tutti_view(x, n), part_of(from, at, n));

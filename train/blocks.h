@@ -24,7 +24,7 @@ static inline int64_t blocks_part_bytes(struct blocks shape)
     return shape.per_part * BLOCKS_BYTES;
 }
 
-/* Encodes all elements of a float32 or float64 tensor. */
+/* Encodes all elements of a float32 or float64 tensor.  Writes all bytes of all parts. */
 void blocks_encode(struct blocks shape, tutti_tensor from, uint8_t *encoded);
 
 /* Decodes the elements from begin on into a float32 or float64 tensor. */
