@@ -36,7 +36,8 @@
  *
  * Failures: an error that concerns all ranks is returned on all of them, with the same message.  Unless the group has
  * failed, the next iteration may follow, and gradients in the program's memory are unchanged; views and CUDA gradients
- * are undefined.  After the group has failed all gradients are undefined.
+ * are undefined.  What error_feedback keeps is then that of the failed iteration.  After the group has failed all
+ * gradients are undefined.
  *
  * Results repeat from run to run if the ranks report in the same order in the first iteration; with
  * TUTTI_DETERMINISTIC=1 they depend on neither buckets nor order (except with compression to float8, whose blocks
@@ -57,7 +58,8 @@ typedef struct tutti_reducer tutti_reducer;
 
 /* A bucket, as hooks see it.  The fields are for reading. */
 typedef struct tutti_bucket {
-    tutti_tensor tensor; /* this rank's gradients, one after another */
+    tutti_tensor tensor; /* this rank's gradients, one after another; data is NULL if they are reduced in the program's
+                            memory (CUDA) or cast while they are copied (compress to 16 bits, without views) */
     int index, n_buckets;
     int generation;        /* 0; 1 after the buckets have been rebuilt */
     int n;                 /* parameters in the bucket */
@@ -100,7 +102,7 @@ typedef struct tutti_reducer_opts {
                                      the all_reduce of 16-bit numbers rounds */
     tutti_reducer_hook hook;      /* the program's own reduction; excludes compress */
     void *hook_argument;
-    int hook_phases; /* number of the hook's phases that start an operation; 0: 1 */
+    int hook_phases; /* number of the hook's phases that start an operation, up to 16; 0: 1 */
 } tutti_reducer_opts;
 
 /* Makes a reducer.  All ranks of the group call this with the same list and options; only data, stream, timeout_ms
@@ -167,7 +169,8 @@ TUTTI_API tutti_tensor tutti_reducer_gradient(const tutti_reducer *reducer, int 
 TUTTI_API const tutti_bucket *tutti_reducer_bucket(const tutti_reducer *reducer, int k);
 
 /* Returns the bytes that this rank passed to operations on gradients in all iterations so far: a measure of what
- * compression saves.  Not counted for hooks and for messages by which ranks agree. */
+ * compression saves.  The two operations of a float8 bucket send what one all_reduce of its bytes does, and count as
+ * one.  Hooks and the messages by which ranks agree do not count. */
 TUTTI_API int64_t tutti_reducer_bytes(const tutti_reducer *reducer);
 
 /* Frees the reducer, between iterations and before its group.  In the middle of an iteration it waits up to 2 s for
