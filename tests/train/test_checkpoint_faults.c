@@ -13,29 +13,7 @@
 
 #include "train/checkpoint_model.h"
 #include "train/file_faults.h"
-
-static char folder[64];
-
-static int make_folder(void **state)
-{
-    (void)state;
-    snprintf(folder, sizeof folder, "/tmp/tutti-checkpoint-XXXXXX");
-    return mkdtemp(folder) != NULL ? 0 : -1;
-}
-
-static int remove_one(const char *path, const struct stat *info, int type, struct FTW *at)
-{
-    (void)info;
-    (void)type;
-    (void)at;
-    return remove(path);
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    return nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
-}
+#include "train/scratch_folder.h"
 
 static int found;
 
@@ -255,8 +233,6 @@ static void test_file_limit(void **state)
     ranks_run(2, exceed_limit, NULL);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
 }
-
-#define CASE(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
 
 int main(void)
 {
