@@ -77,7 +77,7 @@ static int save_and_crash(int nth)
     checkpoint_model_set(&model, 2);
     file_faults_arm(folder, FILE_FAULT_CRASH, nth);
     if (checkpoint_model_save(&model, folder) != TUTTI_OK) return 5;
-    return file_faults_renamed_too_early() ? 6 : 0;
+    return file_faults_renamed_too_early() || file_faults_unsynced() ? 6 : 0;
 }
 
 /* Returns the generation that the folder has, or 0 with a message. */
