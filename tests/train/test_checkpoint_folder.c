@@ -1,0 +1,76 @@
+/* Folders of checkpoints with what people, other programs and crashes put there: links, FIFOs, gaps and odd numbers. */
+#include "ranks.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "train/checkpoint_model.h"
+#include "train/scratch_folder.h"
+
+static void path_in(const char *name, char path[256])
+{
+    snprintf(path, 256, "%s/%s", folder, name);
+}
+
+struct saves {
+    int first, last; /* generations */
+    int keep;
+    int64_t number; /* of the last one; 0: any */
+};
+
+static int save_some(tutti_group *group, int rank, int size, void *argument)
+{
+    const struct saves *saves = argument;
+    struct checkpoint_model model;
+    int64_t number;
+    tutti_checkpoint_opts opts = {.keep = saves->keep, .used = &number};
+    (void)rank;
+    (void)size;
+    EXPECT(checkpoint_model_make(&model, group, 0, 0) == TUTTI_OK);
+    for (int i = saves->first; i <= saves->last; i++) {
+        checkpoint_model_set(&model, i);
+        EXPECT(tutti_checkpoint_save(model.sharded, folder, model.states, CHECKPOINT_STATES, &opts) == TUTTI_OK);
+    }
+    EXPECT(saves->number == 0 || saves->number == number);
+    checkpoint_model_set(&model, 0);
+    EXPECT(checkpoint_model_load(&model, folder) == TUTTI_OK && checkpoint_model_is(&model, saves->last, true));
+    checkpoint_model_free(&model);
+    return 0;
+}
+
+/* ---- files of other kinds ---------------------------------------------------------------------------------- */
+
+static int load_refused(tutti_group *group, int rank, int size, void *argument)
+{
+    struct checkpoint_model model;
+    (void)rank;
+    (void)size;
+    EXPECT(checkpoint_model_make(&model, group, 0, 0) == TUTTI_OK);
+    EXPECT(checkpoint_model_load(&model, folder) == TUTTI_ERR_SYSTEM);
+    EXPECT(strstr(tutti_last_error(), (const char *)argument) != NULL);
+    EXPECT(strstr(tutti_last_error(), "not a regular file") != NULL);
+    checkpoint_model_free(&model);
+    return 0;
+}
+
+/* A FIFO that nobody writes to is refused; the load does not wait for a writer. */
+static void test_fifos(void **state)
+{
+    static char *const names[] = {"0000000001/rank-00001", "0000000001/manifest"};
+    char path[256];
+    (void)state;
+    ranks_run(2, save_some, &(struct saves){1, 1, .keep = 0});
+    for (int i = 0; i < 2; i++) {
+        path_in(names[i], path);
+        assert_int_equal(unlink(path), 0);
+        assert_int_equal(mkfifo(path, 0600), 0);
+        ranks_run(2, load_refused, names[i]);
+    }
+}
+
+int main(void)
+{
+    ranks_setup();
+    const struct CMUnitTest tests[] = {CASE(test_fifos)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
