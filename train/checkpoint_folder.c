@@ -37,10 +37,11 @@ static int64_t parse_name(const char *name, bool *partial)
     return *end == '\0' || *partial ? number : 0;
 }
 
-/* Removes a folder of files. */
+/* Removes a folder of files.  Of a link, only the link: what it leads to is not ours. */
 static void remove_folder(const char *path)
 {
     char file[CHECKPOINT_PATH + 256];
+    if (unlink(path) == 0) return; /* fails for a folder */
     DIR *folder = opendir(path);
     for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;

@@ -1,6 +1,7 @@
 /* Folders of checkpoints with what people, other programs and crashes put there: links, FIFOs, gaps and odd numbers. */
 #include "ranks.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,6 +11,22 @@
 static void path_in(const char *name, char path[256])
 {
     snprintf(path, 256, "%s/%s", folder, name);
+}
+
+static void make(const char *name)
+{
+    char path[256];
+    path_in(name, path);
+    assert_int_equal(mkdir(path, 0777), 0);
+}
+
+static void touch(const char *name)
+{
+    char path[256];
+    path_in(name, path);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL, 0666);
+    assert_true(fd >= 0);
+    close(fd);
 }
 
 struct saves {
@@ -36,6 +53,32 @@ static int save_some(tutti_group *group, int rank, int size, void *argument)
     EXPECT(checkpoint_model_load(&model, folder) == TUTTI_OK && checkpoint_model_is(&model, saves->last, true));
     checkpoint_model_free(&model);
     return 0;
+}
+
+/* A link to a folder elsewhere is removed, and not what the folder has. */
+static void test_links(void **state)
+{
+    static const char *const links[] = {"0000000001", "0000000002.partial"};
+    char target[256], path[256];
+    (void)state;
+    make("archive");
+    touch("archive/best");
+    path_in("archive", target);
+    for (int i = 0; i < 2; i++) {
+        path_in(links[i], path);
+        assert_int_equal(symlink(target, path), 0);
+    }
+    ranks_run(2, save_some, &(struct saves){1, 2, .keep = 1, .number = 3});
+    for (int i = 0; i < 2; i++) assert_false(scratch_folder_has(links[i]));
+    assert_true(scratch_folder_has("archive/best") && scratch_folder_has("0000000003"));
+}
+
+/* A file in the place of an unfinished checkpoint does not prevent a save. */
+static void test_file(void **state)
+{
+    (void)state;
+    touch("0000000001.partial");
+    ranks_run(1, save_some, &(struct saves){1, 1, .number = 1});
 }
 
 /* ---- files of other kinds ---------------------------------------------------------------------------------- */
@@ -71,6 +114,6 @@ static void test_fifos(void **state)
 int main(void)
 {
     ranks_setup();
-    const struct CMUnitTest tests[] = {CASE(test_fifos)};
+    const struct CMUnitTest tests[] = {CASE(test_links), CASE(test_file), CASE(test_fifos)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
