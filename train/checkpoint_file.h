@@ -35,7 +35,7 @@ struct checkpoint_place {
     bool partial; /* under its unfinished name */
 };
 
-/* True if there is such a checkpoint, or its name. */
+/* True unless there is certainly nothing of the checkpoint's name. */
 bool checkpoint_exists(const struct checkpoint_place *place);
 
 int checkpoint_write_manifest(const struct checkpoint_place *place, const uint8_t *bytes, size_t n);

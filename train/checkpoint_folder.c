@@ -26,13 +26,15 @@ int checkpoint_path(const struct checkpoint_place *place, const char *name, char
                            strlen(place->folder), CHECKPOINT_PATH - 64);
 }
 
-/* Parses the name of a checkpoint's folder.  Returns its number, or 0 if it is something else. */
+/* Parses the name of a checkpoint's folder.  Returns its number, or 0 if it is something else: also a number with more
+ * zeros than checkpoint_path writes, because that path leads elsewhere. */
 static int64_t parse_name(const char *name, bool *partial)
 {
     char *end;
     errno = 0;
-    long long number = name[0] >= '0' && name[0] <= '9' ? strtoll(name, &end, 10) : 0;
-    if (number <= 0 || errno != 0 || strspn(name, "0123456789") < 10) return 0;
+    size_t digits = strspn(name, "0123456789");
+    long long number = digits >= 10 ? strtoll(name, &end, 10) : 0;
+    if (number <= 0 || errno != 0 || (digits > 10 && name[0] == '0')) return 0;
     *partial = strcmp(end, PARTIAL) == 0;
     return *end == '\0' || *partial ? number : 0;
 }

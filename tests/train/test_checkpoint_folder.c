@@ -81,6 +81,18 @@ static void test_file(void **state)
     ranks_run(1, save_some, &(struct saves){1, 1, .number = 1});
 }
 
+/* Names that only look like numbers of checkpoints are none; the largest numbers are. */
+static void test_odd_numbers(void **state)
+{
+    static const char *const names[] = {"00000000000042", "99999999999999999999", "0000000007 ", "+000000007"};
+    (void)state;
+    for (int i = 0; i < 4; i++) make(names[i]);
+    ranks_run(1, save_some, &(struct saves){1, 1, .number = 1});
+    for (int i = 0; i < 4; i++) assert_true(scratch_folder_has(names[i]));
+    make("900000000000000000");
+    ranks_run(1, save_some, &(struct saves){2, 2, .number = 900000000000000001});
+}
+
 /* ---- files of other kinds ---------------------------------------------------------------------------------- */
 
 static int load_refused(tutti_group *group, int rank, int size, void *argument)
@@ -114,6 +126,6 @@ static void test_fifos(void **state)
 int main(void)
 {
     ranks_setup();
-    const struct CMUnitTest tests[] = {CASE(test_links), CASE(test_file), CASE(test_fifos)};
+    const struct CMUnitTest tests[] = {CASE(test_links), CASE(test_file), CASE(test_odd_numbers), CASE(test_fifos)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
