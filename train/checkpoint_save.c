@@ -67,6 +67,18 @@ static int gather_hashes(const struct checkpoint_call *call, struct checkpoint_m
     return status;
 }
 
+/* Checks that a load will accept the manifest, before it replaces older checkpoints. */
+static int check_readable(const uint8_t *bytes, size_t n)
+{
+    struct checkpoint_manifest again;
+    size_t at;
+    const char *wrong = checkpoint_parse(bytes, n, &again, &at);
+    checkpoint_manifest_free(&again);
+    if (wrong == NULL) return TUTTI_OK;
+    return tutti_set_error(TUTTI_ERR_SYSTEM, "checkpoint_save: the new manifest would not be usable at byte %zu: %s",
+                           at, wrong);
+}
+
 /* Rank 0: writes the manifest, and gives the checkpoint its name. */
 static int complete(const struct checkpoint_call *call, const struct checkpoint_place *place,
                     const struct checkpoint_manifest *manifest)
@@ -75,7 +87,8 @@ static int complete(const struct checkpoint_call *call, const struct checkpoint_
     size_t n;
     if (!checkpoint_encode(manifest, &bytes, &n))
         return tutti_set_error(TUTTI_ERR_NO_MEMORY, "checkpoint_save: no memory for the manifest");
-    int status = checkpoint_write_manifest(place, bytes, n);
+    int status = check_readable(bytes, n);
+    if (status == TUTTI_OK) status = checkpoint_write_manifest(place, bytes, n);
     free(bytes);
     return status == TUTTI_OK ? checkpoint_folder_commit(call->folder, manifest->number) : status;
 }

@@ -123,9 +123,42 @@ static void test_fifos(void **state)
     }
 }
 
+/* ---- names ------------------------------------------------------------------------------------------------- */
+
+/* The format's limit of a name is an error of save, and not of the load after it. */
+static int save_long_name(tutti_group *group, int rank, int size, void *argument)
+{
+    float value[3] = {1, 2, 3};
+    char name[5000];
+    tutti_sharded *sharded;
+    (void)argument;
+    (void)rank;
+    (void)size;
+    memset(name, 'x', sizeof name);
+    name[4096] = '\0';
+    tutti_parameter list = {name, tutti_view(value, 3), tutti_view(value, 3)};
+    EXPECT(tutti_sharded_create(&list, 1, &(tutti_sharded_opts){.group = group}, &sharded) == TUTTI_OK);
+    EXPECT(tutti_checkpoint_save(sharded, folder, NULL, 0, NULL) == TUTTI_ERR_INVALID_ARGUMENT);
+    EXPECT(strstr(tutti_last_error(), "name of parameter 0 has 4096 bytes; give it at most 4095") != NULL);
+    tutti_sharded_destroy(sharded);
+    name[4095] = '\0';
+    EXPECT(tutti_sharded_create(&list, 1, &(tutti_sharded_opts){.group = group}, &sharded) == TUTTI_OK);
+    EXPECT(tutti_checkpoint_save(sharded, folder, NULL, 0, NULL) == TUTTI_OK);
+    EXPECT(tutti_checkpoint_load(sharded, folder, NULL, 0, NULL) == TUTTI_OK);
+    tutti_sharded_destroy(sharded);
+    return 0;
+}
+
+static void test_long_names(void **state)
+{
+    (void)state;
+    ranks_run(2, save_long_name, NULL);
+}
+
 int main(void)
 {
     ranks_setup();
-    const struct CMUnitTest tests[] = {CASE(test_links), CASE(test_file), CASE(test_odd_numbers), CASE(test_fifos)};
+    const struct CMUnitTest tests[] = {CASE(test_links), CASE(test_file), CASE(test_odd_numbers), CASE(test_fifos),
+                                       CASE(test_long_names)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
