@@ -23,8 +23,8 @@ int checkpoint_folder_commit(const char *folder, int64_t number);
 /* Removes an unfinished checkpoint.  Sets no error. */
 void checkpoint_folder_discard(const char *folder, int64_t number);
 
-/* Removes complete checkpoints with numbers up to `last`.  Sets no error. */
-void checkpoint_remove_old(const char *folder, int64_t last);
+/* Removes all complete checkpoints but the `keep` latest ones.  Sets no error. */
+void checkpoint_remove_old(const char *folder, int keep);
 
 /* ---- files ------------------------------------------------------------------------------------------------- */
 

@@ -98,9 +98,22 @@ int checkpoint_find_latest(const char *folder, int64_t *number)
     return visit(folder, note_latest, number);
 }
 
-void checkpoint_remove_old(const char *folder, int64_t last)
+/* Stores in bound[1] the highest number below bound[0]. */
+static void note_latest_below(const struct checkpoint_place *place, int64_t *bound)
 {
-    visit(folder, remove_up_to, &last);
+    if (place->number < bound[0]) note_latest(place, &bound[1]);
+}
+
+/* Numbers may have gaps, because a person may have removed a checkpoint. */
+void checkpoint_remove_old(const char *folder, int keep)
+{
+    int64_t bound[2] = {INT64_MAX, INT64_MAX};
+    for (int i = 0; i <= keep && bound[1] > 0; i++) {
+        bound[0] = bound[1];
+        bound[1] = 0;
+        if (visit(folder, note_latest_below, bound) != TUTTI_OK) return;
+    }
+    if (bound[1] > 0) visit(folder, remove_up_to, &bound[1]);
 }
 
 bool checkpoint_exists(const struct checkpoint_place *place)

@@ -122,7 +122,7 @@ static int save(struct checkpoint_call *call, struct checkpoint_manifest *manife
     if (status == TUTTI_OK) status = spread_number(call, manifest);
     if (status == TUTTI_OK) status = write_files(call, manifest);
     if (status != TUTTI_OK && begun) checkpoint_folder_discard(call->folder, manifest->number);
-    if (status == TUTTI_OK && is_root && keep > 0) checkpoint_remove_old(call->folder, manifest->number - keep);
+    if (status == TUTTI_OK && is_root && keep > 0) checkpoint_remove_old(call->folder, keep);
     if (status == TUTTI_OK && call->opts.used != NULL) *call->opts.used = manifest->number;
     return status;
 }

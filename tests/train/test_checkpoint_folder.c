@@ -81,6 +81,21 @@ static void test_file(void **state)
     ranks_run(1, save_some, &(struct saves){1, 1, .number = 1});
 }
 
+/* `keep` counts checkpoints, not numbers. */
+static void test_gaps(void **state)
+{
+    char command[128];
+    (void)state;
+    ranks_run(1, save_some, &(struct saves){1, 5, .keep = -1, .number = 5});
+    snprintf(command, sizeof command, "rm -r %s/0000000003 %s/0000000004", folder, folder);
+    assert_int_equal(system(command), 0);
+    ranks_run(1, save_some, &(struct saves){6, 6, .keep = 3, .number = 6});
+    assert_true(scratch_folder_has("0000000002") && scratch_folder_has("0000000005"));
+    assert_false(scratch_folder_has("0000000001"));
+    ranks_run(1, save_some, &(struct saves){7, 7, .keep = 100, .number = 7});
+    assert_true(scratch_folder_has("0000000002"));
+}
+
 /* Names that only look like numbers of checkpoints are none; the largest numbers are. */
 static void test_odd_numbers(void **state)
 {
@@ -158,7 +173,7 @@ static void test_long_names(void **state)
 int main(void)
 {
     ranks_setup();
-    const struct CMUnitTest tests[] = {CASE(test_links), CASE(test_file), CASE(test_odd_numbers), CASE(test_fifos),
-                                       CASE(test_long_names)};
+    const struct CMUnitTest tests[] = {CASE(test_links),       CASE(test_file),  CASE(test_gaps),
+                                       CASE(test_odd_numbers), CASE(test_fifos), CASE(test_long_names)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
