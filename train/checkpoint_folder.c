@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -146,14 +147,35 @@ static int sync_parent(const char *path)
     return sync_folder(parent);
 }
 
+int checkpoint_folder_lock(const char *folder, int *lock)
+{
+    *lock = -1;
+    bool made = mkdir(folder, 0777) == 0;
+    if (!made && errno != EEXIST) return checkpoint_failed("make folder", folder);
+    int status = made ? sync_parent(folder) : TUTTI_OK;
+    if (status != TUTTI_OK) return status;
+    *lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*lock < 0) return checkpoint_failed("open folder", folder);
+    if (flock(*lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return TUTTI_OK; /* not all file systems lock */
+    close(*lock);
+    *lock = -1;
+    return tutti_set_error(TUTTI_ERR_SYSTEM,
+                           "checkpoint: another job is saving to %s; let one job at a time save there, or pass another "
+                           "folder",
+                           folder);
+}
+
+void checkpoint_folder_unlock(int lock)
+{
+    if (lock < 0) return;
+    flock(lock, LOCK_UN); /* closing would not unlock it while a forked child has the descriptor, too */
+    close(lock);
+}
+
 int checkpoint_folder_begin(const char *folder, int64_t number)
 {
     char path[CHECKPOINT_PATH];
     int status = checkpoint_path(&(struct checkpoint_place){folder, number, true}, NULL, path);
-    if (status != TUTTI_OK) return status;
-    bool made = mkdir(folder, 0777) == 0;
-    if (!made && errno != EEXIST) return checkpoint_failed("make folder", folder);
-    if (made) status = sync_parent(folder);
     if (status == TUTTI_OK) status = visit(folder, remove_partial, NULL);
     if (status == TUTTI_OK && mkdir(path, 0777) != 0) status = checkpoint_failed("make folder", path);
     return status;

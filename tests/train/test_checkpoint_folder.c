@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "checkpoint_file.h"
 #include "train/checkpoint_model.h"
 #include "train/scratch_folder.h"
 
@@ -138,6 +139,34 @@ static void test_fifos(void **state)
     }
 }
 
+/* ---- other jobs -------------------------------------------------------------------------------------------- */
+
+static int save_refused(tutti_group *group, int rank, int size, void *argument)
+{
+    struct checkpoint_model model;
+    (void)argument;
+    (void)rank;
+    (void)size;
+    EXPECT(checkpoint_model_make(&model, group, 0, 0) == TUTTI_OK);
+    EXPECT(checkpoint_model_save(&model, folder) == TUTTI_ERR_SYSTEM);
+    EXPECT(strstr(tutti_last_error(), "rank 0: checkpoint: another job is saving to") != NULL);
+    checkpoint_model_free(&model);
+    return 0;
+}
+
+/* A save that finds another one under way changes nothing of it. */
+static void test_other_job(void **state)
+{
+    int lock;
+    (void)state;
+    assert_int_equal(checkpoint_folder_lock(folder, &lock), TUTTI_OK);
+    make("0000000001.partial");
+    ranks_run(2, save_refused, NULL);
+    assert_true(scratch_folder_has("0000000001.partial"));
+    checkpoint_folder_unlock(lock);
+    ranks_run(2, save_some, &(struct saves){1, 3, .number = 3});
+}
+
 /* ---- names ------------------------------------------------------------------------------------------------- */
 
 /* The format's limit of a name is an error of save, and not of the load after it. */
@@ -174,6 +203,7 @@ int main(void)
 {
     ranks_setup();
     const struct CMUnitTest tests[] = {CASE(test_links),       CASE(test_file),  CASE(test_gaps),
-                                       CASE(test_odd_numbers), CASE(test_fifos), CASE(test_long_names)};
+                                       CASE(test_odd_numbers), CASE(test_fifos), CASE(test_other_job),
+                                       CASE(test_long_names)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
