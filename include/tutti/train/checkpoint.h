@@ -6,9 +6,10 @@
  *                                        {"step", tutti_view(&step, 1), .replicated = true}};
  *     int status = tutti_checkpoint_load(sharded, "run1", states, 2, NULL);
  *     if (status != TUTTI_OK && status != TUTTI_ERR_NOT_FOUND) fail();
- *     for (; step < steps; step++) {
+ *     while (step < steps) {
  *         ..
- *         if (step % 100 == 99) TUTTI_CHECK(tutti_checkpoint_save(sharded, "run1", states, 2, NULL));
+ *         step++;                             before the save, so that a job that resumes does not repeat the step
+ *         if (step % 100 == 0) TUTTI_CHECK(tutti_checkpoint_save(sharded, "run1", states, 2, NULL));
  *     }
  *
  * Contents: the shards' values, and the program's states.  Each rank writes its shard into a file of its own, all at
