@@ -154,7 +154,7 @@ static int open_file(const struct checkpoint_place *place, const char *name, cha
     *fd = -1;
     int status = checkpoint_path(place, name, path);
     if (status != TUTTI_OK) return status;
-    *fd = open(path, O_RDONLY | O_CLOEXEC);
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO would wait for its writer */
     if (*fd < 0) return checkpoint_failed("open", path);
     if (fstat(*fd, &info) != 0) return checkpoint_failed("read", path);
     if (!S_ISREG(info.st_mode)) return corrupted(path, 0, "it is not a regular file");

@@ -13,8 +13,13 @@ enum { CHECKPOINT_PATH = 4096 };
 /* Finds the highest number of a complete checkpoint in the folder: 0 if there is none, or no folder. */
 int checkpoint_find_latest(const char *folder, int64_t *number);
 
-/* Makes the folder unless it exists, removes what unfinished checkpoints have left, and makes the folder of checkpoint
- * `number` under its unfinished name. */
+/* Makes the folder unless it exists, and locks it: fails while another job saves there, if the file system has locks.
+ * Stores the lock, or -1 after an error. */
+int checkpoint_folder_lock(const char *folder, int *lock);
+void checkpoint_folder_unlock(int lock);
+
+/* Removes what unfinished checkpoints have left, and makes the folder of checkpoint `number` under its unfinished name.
+ */
 int checkpoint_folder_begin(const char *folder, int64_t number);
 
 /* Gives a checkpoint whose files are on disk its name. */
@@ -23,8 +28,8 @@ int checkpoint_folder_commit(const char *folder, int64_t number);
 /* Removes an unfinished checkpoint.  Sets no error. */
 void checkpoint_folder_discard(const char *folder, int64_t number);
 
-/* Removes complete checkpoints with numbers up to `last`.  Sets no error. */
-void checkpoint_remove_old(const char *folder, int64_t last);
+/* Removes all complete checkpoints but the `keep` latest ones.  Sets no error. */
+void checkpoint_remove_old(const char *folder, int keep);
 
 /* ---- files ------------------------------------------------------------------------------------------------- */
 
@@ -35,7 +40,7 @@ struct checkpoint_place {
     bool partial; /* under its unfinished name */
 };
 
-/* True if there is such a checkpoint, or its name. */
+/* True unless there is certainly nothing of the checkpoint's name. */
 bool checkpoint_exists(const struct checkpoint_place *place);
 
 int checkpoint_write_manifest(const struct checkpoint_place *place, const uint8_t *bytes, size_t n);

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -26,21 +27,24 @@ int checkpoint_path(const struct checkpoint_place *place, const char *name, char
                            strlen(place->folder), CHECKPOINT_PATH - 64);
 }
 
-/* Parses the name of a checkpoint's folder.  Returns its number, or 0 if it is something else. */
+/* Parses the name of a checkpoint's folder.  Returns its number, or 0 if it is something else: also a number with more
+ * zeros than checkpoint_path writes, because that path leads elsewhere. */
 static int64_t parse_name(const char *name, bool *partial)
 {
     char *end;
     errno = 0;
-    long long number = name[0] >= '0' && name[0] <= '9' ? strtoll(name, &end, 10) : 0;
-    if (number <= 0 || errno != 0 || strspn(name, "0123456789") < 10) return 0;
+    size_t digits = strspn(name, "0123456789");
+    long long number = digits >= 10 ? strtoll(name, &end, 10) : 0;
+    if (number <= 0 || errno != 0 || (digits > 10 && name[0] == '0')) return 0;
     *partial = strcmp(end, PARTIAL) == 0;
     return *end == '\0' || *partial ? number : 0;
 }
 
-/* Removes a folder of files. */
+/* Removes a folder of files.  Of a link, only the link: what it leads to is not ours. */
 static void remove_folder(const char *path)
 {
     char file[CHECKPOINT_PATH + 256];
+    if (unlink(path) == 0) return; /* fails for a folder */
     DIR *folder = opendir(path);
     for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
@@ -95,9 +99,22 @@ int checkpoint_find_latest(const char *folder, int64_t *number)
     return visit(folder, note_latest, number);
 }
 
-void checkpoint_remove_old(const char *folder, int64_t last)
+/* Stores in bound[1] the highest number below bound[0]. */
+static void note_latest_below(const struct checkpoint_place *place, int64_t *bound)
 {
-    visit(folder, remove_up_to, &last);
+    if (place->number < bound[0]) note_latest(place, &bound[1]);
+}
+
+/* Numbers may have gaps, because a person may have removed a checkpoint. */
+void checkpoint_remove_old(const char *folder, int keep)
+{
+    int64_t bound[2] = {INT64_MAX, INT64_MAX};
+    for (int i = 0; i <= keep && bound[1] > 0; i++) {
+        bound[0] = bound[1];
+        bound[1] = 0;
+        if (visit(folder, note_latest_below, bound) != TUTTI_OK) return;
+    }
+    if (bound[1] > 0) visit(folder, remove_up_to, &bound[1]);
 }
 
 bool checkpoint_exists(const struct checkpoint_place *place)
@@ -130,14 +147,35 @@ static int sync_parent(const char *path)
     return sync_folder(parent);
 }
 
+int checkpoint_folder_lock(const char *folder, int *lock)
+{
+    *lock = -1;
+    bool made = mkdir(folder, 0777) == 0;
+    if (!made && errno != EEXIST) return checkpoint_failed("make folder", folder);
+    int status = made ? sync_parent(folder) : TUTTI_OK;
+    if (status != TUTTI_OK) return status;
+    *lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*lock < 0) return checkpoint_failed("open folder", folder);
+    if (flock(*lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return TUTTI_OK; /* not all file systems lock */
+    close(*lock);
+    *lock = -1;
+    return tutti_set_error(TUTTI_ERR_SYSTEM,
+                           "checkpoint: another job is saving to %s; let one job at a time save there, or pass another "
+                           "folder",
+                           folder);
+}
+
+void checkpoint_folder_unlock(int lock)
+{
+    if (lock < 0) return;
+    flock(lock, LOCK_UN); /* closing would not unlock it while a forked child has the descriptor, too */
+    close(lock);
+}
+
 int checkpoint_folder_begin(const char *folder, int64_t number)
 {
     char path[CHECKPOINT_PATH];
     int status = checkpoint_path(&(struct checkpoint_place){folder, number, true}, NULL, path);
-    if (status != TUTTI_OK) return status;
-    bool made = mkdir(folder, 0777) == 0;
-    if (!made && errno != EEXIST) return checkpoint_failed("make folder", folder);
-    if (made) status = sync_parent(folder);
     if (status == TUTTI_OK) status = visit(folder, remove_partial, NULL);
     if (status == TUTTI_OK && mkdir(path, 0777) != 0) status = checkpoint_failed("make folder", path);
     return status;

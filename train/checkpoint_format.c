@@ -156,6 +156,13 @@ static int get_count(struct reader *reader, size_t least)
     return reader->wrong == NULL ? (int)count : 0;
 }
 
+static int64_t get_number(struct reader *reader)
+{
+    uint64_t number = get(reader, 8);
+    require(reader, number <= INT64_MAX, "its number is out of range");
+    return reader->wrong == NULL ? (int64_t)number : 0;
+}
+
 static int64_t get_numel(struct reader *reader)
 {
     uint64_t numel = get(reader, 8);
@@ -306,7 +313,7 @@ const char *checkpoint_parse(const uint8_t *bytes, size_t n, struct checkpoint_m
     check_hash(&reader);
     const uint8_t *id = take(&reader, CHECKPOINT_ID);
     if (id != NULL) memcpy(manifest->id, id, CHECKPOINT_ID);
-    manifest->number = get_numel(&reader);
+    manifest->number = get_number(&reader);
     manifest->numel = get_numel(&reader);
     int n_parameters = get_count(&reader, 16), n_entries = get_count(&reader, 20);
     int n_shards = get_count(&reader, CHECKPOINT_HASH + 4);

@@ -40,7 +40,7 @@ static int find(struct load *load, int64_t number)
     if (!checkpoint_exists(&load->place))
         return tutti_set_error(TUTTI_ERR_NOT_FOUND,
                                "checkpoint_load: %s has no checkpoint %" PRId64 "; the latest is %" PRId64, folder,
-                               number, latest);
+                               load->place.number, latest);
     status = checkpoint_read_manifest(&load->place, &bytes, &load->bytes.bytes);
     load->bytes.data = bytes;
     return status;

@@ -14,11 +14,12 @@ static int agree(const struct checkpoint_call *call, int status)
     return agree_on_status(call->sharded->opts.group, call->sharded->opts.timeout_ms, status);
 }
 
-/* Rank 0: makes the folder of a new checkpoint and chooses its number. */
-static int begin(struct checkpoint_call *call, struct checkpoint_manifest *manifest)
+/* Rank 0: makes the folder of a new checkpoint and chooses its number.  The caller unlocks the folder. */
+static int begin(struct checkpoint_call *call, struct checkpoint_manifest *manifest, int *lock)
 {
-    int64_t latest;
-    int status = checkpoint_find_latest(call->folder, &latest);
+    int64_t latest = 0;
+    int status = checkpoint_folder_lock(call->folder, lock);
+    if (status == TUTTI_OK) status = checkpoint_find_latest(call->folder, &latest);
     if (status == TUTTI_OK && latest == INT64_MAX)
         status = tutti_set_error(TUTTI_ERR_INVALID_ARGUMENT, "checkpoint_save: no number follows %" PRId64, latest);
     if (status != TUTTI_OK) return status;
@@ -67,6 +68,18 @@ static int gather_hashes(const struct checkpoint_call *call, struct checkpoint_m
     return status;
 }
 
+/* Checks that a load will accept the manifest, before it replaces older checkpoints. */
+static int check_readable(const uint8_t *bytes, size_t n)
+{
+    struct checkpoint_manifest again;
+    size_t at;
+    const char *wrong = checkpoint_parse(bytes, n, &again, &at);
+    checkpoint_manifest_free(&again);
+    if (wrong == NULL) return TUTTI_OK;
+    return tutti_set_error(TUTTI_ERR_SYSTEM, "checkpoint_save: the new manifest would not be usable at byte %zu: %s",
+                           at, wrong);
+}
+
 /* Rank 0: writes the manifest, and gives the checkpoint its name. */
 static int complete(const struct checkpoint_call *call, const struct checkpoint_place *place,
                     const struct checkpoint_manifest *manifest)
@@ -75,7 +88,8 @@ static int complete(const struct checkpoint_call *call, const struct checkpoint_
     size_t n;
     if (!checkpoint_encode(manifest, &bytes, &n))
         return tutti_set_error(TUTTI_ERR_NO_MEMORY, "checkpoint_save: no memory for the manifest");
-    int status = checkpoint_write_manifest(place, bytes, n);
+    int status = check_readable(bytes, n);
+    if (status == TUTTI_OK) status = checkpoint_write_manifest(place, bytes, n);
     free(bytes);
     return status == TUTTI_OK ? checkpoint_folder_commit(call->folder, manifest->number) : status;
 }
@@ -100,16 +114,17 @@ static int write_files(const struct checkpoint_call *call, struct checkpoint_man
 static int save(struct checkpoint_call *call, struct checkpoint_manifest *manifest)
 {
     bool is_root = call->sharded->rank == 0;
-    int status = TUTTI_OK, keep = call->opts.keep == 0 ? KEEP : call->opts.keep;
+    int lock = -1, status = TUTTI_OK, keep = call->opts.keep == 0 ? KEEP : call->opts.keep;
     if (!checkpoint_describe(call, manifest))
         status = tutti_set_error(TUTTI_ERR_NO_MEMORY, "checkpoint_save: no memory for the manifest");
-    if (status == TUTTI_OK && is_root) status = begin(call, manifest);
+    if (status == TUTTI_OK && is_root) status = begin(call, manifest, &lock);
     bool begun = is_root && status == TUTTI_OK;
     status = agree(call, status);
     if (status == TUTTI_OK) status = spread_number(call, manifest);
     if (status == TUTTI_OK) status = write_files(call, manifest);
     if (status != TUTTI_OK && begun) checkpoint_folder_discard(call->folder, manifest->number);
-    if (status == TUTTI_OK && is_root && keep > 0) checkpoint_remove_old(call->folder, manifest->number - keep);
+    if (status == TUTTI_OK && is_root && keep > 0) checkpoint_remove_old(call->folder, keep);
+    checkpoint_folder_unlock(lock);
     if (status == TUTTI_OK && call->opts.used != NULL) *call->opts.used = manifest->number;
     return status;
 }

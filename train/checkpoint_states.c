@@ -19,6 +19,19 @@ static int check_name(const struct checkpoint_call *call, const char *who, int i
     return TUTTI_OK;
 }
 
+/* The format bounds names. */
+static int check_parameters(const struct tutti_sharded *sharded, const char *who)
+{
+    for (int i = 0; i < sharded->n; i++) {
+        size_t length = strlen(sharded->parameter[i].name);
+        if (length >= CHECKPOINT_NAME)
+            return tutti_set_error(TUTTI_ERR_INVALID_ARGUMENT,
+                                   "%s: the name of parameter %d has %zu bytes; give it at most %d", who, i, length,
+                                   CHECKPOINT_NAME - 1);
+    }
+    return TUTTI_OK;
+}
+
 static int check_state(const struct checkpoint_call *call, const char *who, int i)
 {
     const tutti_checkpoint_state *state = &call->state[i];
@@ -56,7 +69,7 @@ static int read_states(struct checkpoint_call *call, const char *who, const tutt
     if (call->state == NULL)
         return tutti_set_error(TUTTI_ERR_NO_MEMORY, "%s: no memory for a list of %d states", who, n_states);
     call->state[0] = (tutti_checkpoint_state){.name = "value", .tensor = tutti_sharded_value(call->sharded)};
-    int status = TUTTI_OK;
+    int status = check_parameters(call->sharded, who);
     for (call->n = 1; call->n <= n_states && status == TUTTI_OK; call->n++) {
         const char *given = (const char *)states + (size_t)(call->n - 1) * state_bytes;
         tutti_checkpoint_state *state = &call->state[call->n];

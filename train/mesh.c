@@ -147,8 +147,8 @@ static int read_dims(struct tutti_mesh *mesh, const tutti_mesh_dim *dims, size_t
     return TUTTI_OK;
 }
 
-/* Multiplies the given sizes.  Stores the index of the one that is left open, or -1.  A product above the number of
- * ranks is counted no further. */
+/* Multiplies the given sizes.  Stores the index of the one that is left open, or -1.  A product that overflows is
+ * INT64_MAX, which is no number of ranks. */
 static int multiply(const struct tutti_mesh *mesh, const int64_t *size, int *open, int64_t *product)
 {
     *open = -1;
@@ -279,15 +279,31 @@ tutti_group *tutti_mesh_group(const tutti_mesh *mesh, const char *dim)
     return set != 0 ? mesh->group[set] : NULL;
 }
 
+/* Returns the names of a set in the mesh's order: "dp+tp".  The caller frees it.  Returns NULL without memory. */
+static char *names_of(const struct tutti_mesh *mesh, unsigned set)
+{
+    char *text = NULL;
+    size_t bytes;
+    FILE *file = open_memstream(&text, &bytes);
+    if (file == NULL) return NULL;
+    for (int i = 0; i < mesh->n_dims; i++)
+        if (set >> i & 1) fprintf(file, "%s%s", set & ((1u << i) - 1) ? "+" : "", mesh->name[i]);
+    if (fclose(file) == 0) return text;
+    free(text);
+    return NULL;
+}
+
 int tutti_mesh_flatten(tutti_mesh *mesh, const char *dims)
 {
-    char text[64];
     unsigned set = parse_set(mesh, dims);
-    snprintf(text, sizeof text, "the dimensions 0x%x", set);
-    int status = agree_on_text(mesh->parent, mesh->timeout_ms, "mesh_flatten",
-                               set != 0 ? TUTTI_OK : TUTTI_ERR_INVALID_ARGUMENT, text);
-    if (status != TUTTI_OK || mesh->group[set] != NULL) return status;
-    return make_group(mesh, set, dims);
+    char *names = set != 0 ? names_of(mesh, set) : NULL;
+    int status = set != 0 ? TUTTI_OK : TUTTI_ERR_INVALID_ARGUMENT;
+    if (set != 0 && names == NULL)
+        status = tutti_set_error(TUTTI_ERR_NO_MEMORY, "mesh_flatten: no memory for the dimensions' names");
+    status = agree_on_text(mesh->parent, mesh->timeout_ms, "mesh_flatten", status, names);
+    if (status == TUTTI_OK && mesh->group[set] == NULL) status = make_group(mesh, set, names);
+    free(names);
+    return status;
 }
 
 /* ---- making and ending ------------------------------------------------------------------------------------- */
@@ -408,7 +424,8 @@ int tutti_mesh_describe(const tutti_mesh *mesh, char *text, size_t capacity)
     fputs("  ranks in order:", file);
     for (int i = 0; i < mesh->n_ranks; i++) fprintf(file, " %d", mesh->place_to_rank[i]);
     fputc('\n', file);
-    if (fclose(file) == 0) snprintf(text, capacity, "%s", all);
+    bool written = fclose(file) == 0;
+    if (written) snprintf(text, capacity, "%s", all);
     free(all);
-    return TUTTI_OK;
+    return written ? TUTTI_OK : tutti_set_error(TUTTI_ERR_NO_MEMORY, "mesh_describe: no memory for the text");
 }

@@ -1,5 +1,9 @@
 /* Sharded training (ZeRO-2): the digit classifier of train.c, with gradients and optimizer state divided among the
- * ranks, and checkpoints that any other number of ranks can continue from. */
+ * ranks, and checkpoints that any other number of ranks can continue from.
+ *
+ *     tutti-run -n 3 build/examples/train_zero [tcp|mpi] [--epochs N] [--checkpoint DIR] [--resume DIR] [--data FILE]
+ *         [--csv-log FILE]
+ */
 #include "../example.h"
 #include "../train/digits.h"
 #include "../train/mlp.h"
@@ -114,6 +118,19 @@ static void train_epoch(struct trainer *trainer, const struct digits *data, cons
     total[1] *= 100.0 / HELD_OUT;
 }
 
+/* Prints the reason and the usage, and ends the program. */
+__attribute__((format(printf, 1, 2))) static void usage(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    fprintf(stderr, "train_zero: ");
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fprintf(stderr, "\nusage: train_zero [tcp|mpi] [--epochs N] [--checkpoint DIR] [--resume DIR] [--data FILE] "
+                    "[--csv-log FILE]\n");
+    exit(2);
+}
+
 /* Loads the latest checkpoint, if one is wanted. */
 static void resume(struct trainer *trainer, const struct options *options)
 {
@@ -123,6 +140,8 @@ static void resume(struct trainer *trainer, const struct options *options)
     TUTTI_CHECK(tutti_checkpoint_load(trainer->sharded, options->resume, trainer->states, 2, &opts));
     if (tutti_get_rank(NULL) == 0)
         printf("continue after epoch %d from checkpoint %d\n", (int)trainer->epoch, (int)number);
+    if (trainer->epoch >= options->epochs)
+        usage("checkpoint %d has %d epochs already; pass --epochs above that", (int)number, (int)trainer->epoch);
 }
 
 /* Trains up to the last epoch.  Returns the accuracy in percent. */
@@ -147,19 +166,6 @@ static double train(struct trainer *trainer, const struct digits *data, const st
         if (csv) fprintf(csv, "%d,%.17g,%.4f\n", epoch, total[0], total[1]);
     }
     return total[1];
-}
-
-/* Prints the reason and the usage, and ends the program. */
-__attribute__((format(printf, 1, 2))) static void usage(const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    fprintf(stderr, "train_zero: ");
-    vfprintf(stderr, format, arguments);
-    va_end(arguments);
-    fprintf(stderr, "\nusage: train_zero [tcp|mpi] [--epochs N] [--checkpoint DIR] [--resume DIR] [--data FILE] "
-                    "[--csv-log FILE]\n");
-    exit(2);
 }
 
 static void parse(int argc, char **argv, struct options *options)

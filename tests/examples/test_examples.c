@@ -273,16 +273,19 @@ static void train_zero(const char *ranks, int first, int last, const char *optio
     unlink(log);
 }
 
-/* Three ranks train with sharded state and die; two continue from the checkpoint.  Together they make train's curve. */
+/* Three ranks train with sharded state and end; two continue from the checkpoint.  Together they make train's curve. */
 static void sharded_training_continues_elsewhere(void **state)
 {
-    char folder[] = "/tmp/tutti-train-XXXXXX", command[64];
+    char folder[] = "/tmp/tutti-train-XXXXXX", command[64], path[4096];
     struct curve one = train("1", "64", "32", NULL), zero;
     (void)state;
     assert_non_null(mkdtemp(folder));
     train_zero("3", 1, 8, "--checkpoint", folder, &zero);
     train_zero("2", 9, EPOCHS, "--resume", folder, &zero);
     assert_same_curve(&zero, &one, "3 and 2");
+    path_of("train_zero", path, sizeof path);
+    launch_assert_refused(ARGS(path, backend(), "--resume", folder, "--epochs", "8"), 2,
+                          "checkpoint 8 has 8 epochs already; pass --epochs above that");
     snprintf(command, sizeof command, "rm -r %s", folder);
     assert_int_equal(system(command), 0);
 }

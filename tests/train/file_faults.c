@@ -48,6 +48,11 @@ bool file_faults_renamed_too_early(void)
     return too_early;
 }
 
+bool file_faults_unsynced(void)
+{
+    return dirty_files > 0 || dirty_names > 0;
+}
+
 static bool watches(const char *path)
 {
     return watched != NULL && strncmp(path, watched, strlen(watched)) == 0;
@@ -120,6 +125,8 @@ int __wrap_rename(const char *from, const char *to)
 {
     if (!watches(from)) return __real_rename(from, to);
     if (strikes()) return -1;
-    if (strstr(to, ".partial") == NULL && (dirty_files > 0 || dirty_names > 0)) too_early = true;
+    bool completes = strstr(to, ".partial") == NULL;
+    if (completes && (dirty_files > 0 || dirty_names > 0)) too_early = true;
+    if (completes) dirty_names++;
     return __real_rename(from, to);
 }

@@ -17,4 +17,7 @@ int file_faults_calls(void);
 /* True if a folder got its name before all that was written below it was on disk. */
 bool file_faults_renamed_too_early(void);
 
+/* True if something written, or the new name of a folder, is not on disk yet. */
+bool file_faults_unsynced(void);
+
 #endif

@@ -3,36 +3,13 @@
 #include "ranks.h"
 
 #include <errno.h>
-#include <ftw.h>
 #include <inttypes.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "checkpoint_format.h"
 #include "train/checkpoint_model.h"
-
-static char folder[64];
-
-static int make_folder(void **state)
-{
-    (void)state;
-    snprintf(folder, sizeof folder, "/tmp/tutti-checkpoint-XXXXXX");
-    return mkdtemp(folder) != NULL ? 0 : -1;
-}
-
-static int remove_one(const char *path, const struct stat *info, int type, struct FTW *at)
-{
-    (void)info;
-    (void)type;
-    (void)at;
-    return remove(path);
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    return nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
-}
+#include "train/scratch_folder.h"
 
 static int wait_for_all(tutti_group *group)
 {
@@ -110,14 +87,6 @@ static void test_large(void **state)
 
 /* ---- numbers ----------------------------------------------------------------------------------------------- */
 
-static bool is_there(const char *name)
-{
-    char path[128];
-    struct stat info;
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return stat(path, &info) == 0;
-}
-
 static int keep_some(tutti_group *group, int rank, int size, void *argument)
 {
     struct checkpoint_model model;
@@ -136,7 +105,8 @@ static int keep_some(tutti_group *group, int rank, int size, void *argument)
         EXPECT(tutti_checkpoint_save(model.sharded, folder, model.states, 3, &opts) == TUTTI_OK && number == i);
     }
     EXPECT(wait_for_all(group) == TUTTI_OK);
-    EXPECT(!is_there("0000000001") && !is_there("0000000002") && is_there("0000000003") && is_there("0000000005"));
+    EXPECT(!scratch_folder_has("0000000001") && !scratch_folder_has("0000000002") && scratch_folder_has("0000000003") &&
+           scratch_folder_has("0000000005"));
     opts.number = 4;
     EXPECT(tutti_checkpoint_load(model.sharded, folder, model.states, 3, &opts) == TUTTI_OK && number == 4);
     EXPECT(checkpoint_model_is(&model, 4, true));
@@ -164,7 +134,8 @@ static void test_other_names(void **state)
         assert_int_equal(mkdir(path, 0777), 0);
     }
     ranks_run(1, save_one, &(struct shape){0});
-    assert_true(is_there("0000000001") && !is_there("0000000009.partial") && is_there("latest"));
+    assert_true(scratch_folder_has("0000000001") && !scratch_folder_has("0000000009.partial") &&
+                scratch_folder_has("latest"));
     ranks_run(2, load_one, &(struct wanted){{0}, 1});
 }
 
@@ -442,8 +413,6 @@ static void test_unwritable(void **state)
     (void)state;
     ranks_run(2, write_nowhere, NULL);
 }
-
-#define CASE(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
 
 int main(void)
 {

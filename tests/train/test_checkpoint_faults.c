@@ -13,29 +13,7 @@
 
 #include "train/checkpoint_model.h"
 #include "train/file_faults.h"
-
-static char folder[64];
-
-static int make_folder(void **state)
-{
-    (void)state;
-    snprintf(folder, sizeof folder, "/tmp/tutti-checkpoint-XXXXXX");
-    return mkdtemp(folder) != NULL ? 0 : -1;
-}
-
-static int remove_one(const char *path, const struct stat *info, int type, struct FTW *at)
-{
-    (void)info;
-    (void)type;
-    (void)at;
-    return remove(path);
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    return nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
-}
+#include "train/scratch_folder.h"
 
 static int found;
 
@@ -99,7 +77,7 @@ static int save_and_crash(int nth)
     checkpoint_model_set(&model, 2);
     file_faults_arm(folder, FILE_FAULT_CRASH, nth);
     if (checkpoint_model_save(&model, folder) != TUTTI_OK) return 5;
-    return file_faults_renamed_too_early() ? 6 : 0;
+    return file_faults_renamed_too_early() || file_faults_unsynced() ? 6 : 0;
 }
 
 /* Returns the generation that the folder has, or 0 with a message. */
@@ -255,8 +233,6 @@ static void test_file_limit(void **state)
     ranks_run(2, exceed_limit, NULL);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
 }
-
-#define CASE(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
 
 int main(void)
 {

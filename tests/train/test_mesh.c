@@ -57,11 +57,12 @@ static int use_flattened(tutti_group *group, int rank, int size, void *argument)
     EXPECT(tutti_mesh_size(mesh, "pp+tp") == 4 && tutti_mesh_rank(mesh, "tp+pp") == rank / 4 * 2 + rank % 2);
     EXPECT(tutti_mesh_group(mesh, "pp+tp") == NULL && strstr(tutti_last_error(), "tutti_mesh_flatten") != NULL);
     EXPECT(tutti_mesh_flatten(mesh, "tp+pp") == TUTTI_OK && tutti_mesh_flatten(mesh, "pp+tp") == TUTTI_OK);
-    EXPECT(tutti_mesh_flatten(mesh, "tp+pp+dp") == TUTTI_OK);
+    EXPECT(tutti_mesh_flatten(mesh, rank % 2 ? "tp+pp+dp" : "dp+pp+tp") == TUTTI_OK);
     EXPECT(tutti_get_rank(tutti_mesh_group(mesh, "pp+tp")) == tutti_mesh_rank(mesh, "pp+tp"));
     EXPECT(sum_along(mesh, "pp+tp", rank) == (rank / 2 % 2 == 0 ? 0 + 1 + 4 + 5 : 2 + 3 + 6 + 7));
     EXPECT(sum_along(mesh, "dp+tp+pp", rank) == 28);
     EXPECT(tutti_mesh_flatten(mesh, rank == 3 ? "pp+dp" : "dp+tp") == TUTTI_ERR_MISMATCH);
+    EXPECT(strstr(tutti_last_error(), "rank 0 has dp+tp, but this rank has pp+dp") != NULL);
     EXPECT(tutti_mesh_flatten(mesh, "tp+xx") == TUTTI_ERR_INVALID_ARGUMENT);
     EXPECT(strstr(tutti_last_error(), "\"xx\" is not a dimension") != NULL);
     EXPECT(tutti_mesh_size(mesh, "tp+tp") == -1 && strstr(tutti_last_error(), "named twice") != NULL);

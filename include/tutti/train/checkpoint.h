@@ -6,9 +6,10 @@
  *                                        {"step", tutti_view(&step, 1), .replicated = true}};
  *     int status = tutti_checkpoint_load(sharded, "run1", states, 2, NULL);
  *     if (status != TUTTI_OK && status != TUTTI_ERR_NOT_FOUND) fail();
- *     for (; step < steps; step++) {
+ *     while (step < steps) {
  *         ..
- *         if (step % 100 == 99) TUTTI_CHECK(tutti_checkpoint_save(sharded, "run1", states, 2, NULL));
+ *         step++;                             before the save, so that a job that resumes does not repeat the step
+ *         if (step % 100 == 0) TUTTI_CHECK(tutti_checkpoint_save(sharded, "run1", states, 2, NULL));
  *     }
  *
  * Contents: the shards' values, and the program's states.  Each rank writes its shard into a file of its own, all at
@@ -16,7 +17,7 @@
  * needs. docs/checkpoint.md describes the files.
  *
  * Folder: one folder holds the checkpoints of one job, numbered from 1.  All ranks see the same folder; hosts share it.
- * One job at a time writes to it.
+ * One job at a time saves to it: a save fails while another one is under way, if the folder's file system has locks.
  *
  * Crashes: a checkpoint gets its name once all of its files are on disk.  If the job dies or the power fails at any
  * moment, the last complete checkpoint is there.  The next save removes what an unfinished one has left.
@@ -24,8 +25,9 @@
  * Checks: every block of data has a checksum, and everything read is checked before it is used.
  *
  * Results: every function returns the same on all ranks, with the same message.  After an error of save there is no new
- * checkpoint, and the old ones are complete.  After an error of load shard, states and parameters are unchanged, unless
- * the group failed at the end, while it gathered the parameters.  The group stays usable unless it failed itself.
+ * checkpoint, unless the group failed at the end, when the files were complete.  The old ones are complete.  After an
+ * error of load shard, states and parameters are unchanged, unless the group failed at the end, while it gathered the
+ * parameters.  The group stays usable unless it failed itself.
  *
  * Threads: as for the sharded optimizer. */
 #ifndef TUTTI_TRAIN_CHECKPOINT_H
@@ -53,10 +55,11 @@ typedef struct tutti_checkpoint_opts {
 /* Writes a checkpoint, with the number after the latest one.  Makes the folder if its parent exists.  Then removes old
  * checkpoints.  All ranks call this with the same states and options; n_states may be 0.
  *
- * Errors, on all ranks: INVALID_ARGUMENT (a NULL; a state without a name, with the name "value" or with another
- * state's; a sharded state with another numel than the shard; a tensor on another device; keep below -1), MISMATCH (the
- * states differ between ranks), SYSTEM (a file or folder cannot be written; the message has the path and the reason,
- * such as "No space left on device"), NO_MEMORY, those of all operations. */
+ * Errors, on all ranks: INVALID_ARGUMENT (a NULL; a state without a name, with the name "value", with another state's,
+ * or with a line break; a name of a state or parameter with more than 4095 bytes; a sharded state with another numel
+ * than the shard; a tensor on another device; keep below -1), MISMATCH (the states differ between ranks), SYSTEM (a
+ * file or folder cannot be written; the message has the path and the reason, such as "No space left on device"; another
+ * job is saving to the folder), NO_MEMORY, those of all operations. */
 TUTTI_API int tutti_checkpoint_save_sized(tutti_sharded *sharded, const char *folder,
                                           const tutti_checkpoint_state *states, size_t state_bytes, int n_states,
                                           const tutti_checkpoint_opts *opts, size_t opts_bytes);

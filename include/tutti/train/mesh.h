@@ -57,10 +57,10 @@ typedef struct tutti_mesh_opts {
  *
  * Errors, on all ranks: INVALID_ARGUMENT (n_dims is not in 1 .. TUTTI_MESH_DIMS_MAX; a name that is missing, empty,
  * contains '+' or is used twice; a size below -1, or two that are left open; the sizes' product is not the number of
- * ranks, or the product of the given ones does not divide it; with within_hosts, a group would cross hosts; a negative
- * timeout), MISMATCH
- * (the ranks passed different meshes; the message has both), NO_MEMORY, and those of tutti_split_group.  On this rank
- * alone: INVALID_ARGUMENT (mesh is NULL, this rank is not a member of the group). */
+ * ranks, or the product of the given ones does not divide it; with within_hosts, a group would cross hosts, or the
+ * hosts are unknown; a negative timeout), MISMATCH (the ranks passed different meshes; the message has both),
+ * NO_MEMORY, and those of tutti_split_group.  On this rank alone: INVALID_ARGUMENT (mesh is NULL, this rank is not a
+ * member of the group). */
 TUTTI_API int tutti_mesh_create_sized(const tutti_mesh_dim *dims, size_t dim_bytes, int n_dims,
                                       const tutti_mesh_opts *opts, size_t opts_bytes, tutti_mesh **mesh);
 static inline int tutti_mesh_create(const tutti_mesh_dim *dims, int n_dims, const tutti_mesh_opts *opts,
@@ -76,8 +76,8 @@ TUTTI_API tutti_group *tutti_mesh_group(const tutti_mesh *mesh, const char *dim)
 /* Makes the group of combined dimensions, "dp+tp", for tutti_mesh_group.  The order of the names does not matter.  All
  * ranks of the mesh call this.  Does nothing if the group exists.
  *
- * Errors, on all ranks: MISMATCH (the ranks name different dimensions), those of tutti_split_group; INVALID_ARGUMENT
- * (an unknown or repeated dimension). */
+ * Errors, on all ranks: MISMATCH (the ranks name different dimensions; the message has both), NO_MEMORY, those of
+ * tutti_split_group; INVALID_ARGUMENT (an unknown or repeated dimension). */
 TUTTI_API int tutti_mesh_flatten(tutti_mesh *mesh, const char *dims);
 
 /* Return the number of ranks along a dimension, or along combined ones, and this rank's number among them: its
@@ -94,7 +94,7 @@ TUTTI_API int tutti_mesh_rank_at(const tutti_mesh *mesh, const int *coordinate);
 
 /* Describes the mesh for people: its dimensions, the order of the ranks, and how many groups of each dimension cross
  * hosts.  Writes at most capacity bytes including the final zero; longer text is truncated.  Errors: INVALID_ARGUMENT
- * (text is NULL or capacity 0). */
+ * (text is NULL or capacity 0), NO_MEMORY. */
 TUTTI_API int tutti_mesh_describe(const tutti_mesh *mesh, char *text, size_t capacity);
 
 /* Destroys the mesh and its groups, before the group that it was made from.  NULL is ignored.  Returns the first error
