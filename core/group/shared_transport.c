@@ -118,13 +118,14 @@ static void find_offers(struct search *search, const struct group_args *args, ui
     unlock_list();
 }
 
-static int publish_offers(const struct search *search)
+/* The line begins with the rank: a store may lose one of two equal values (see tutti_store_calls.append). */
+static int publish_offers(const struct search *search, int rank)
 {
-    char line[OFFERS_MOST * NUMBER_TEXT + 2] = "";
-    size_t used = 0;
+    char line[16 + OFFERS_MOST * NUMBER_TEXT];
+    if (search->n_offers == 0) return TUTTI_OK;
+    size_t used = (size_t)snprintf(line, sizeof line, "\n%d", rank);
     for (int i = 0; i < search->n_offers; i++)
         used += (size_t)snprintf(line + used, sizeof line - used, " %016" PRIx64, search->offer[i]->number);
-    if (used == 0) return TUTTI_OK;
     return tutti_store_append(search->store, search->offers_key, line, used);
 }
 
@@ -194,7 +195,7 @@ static int run_search(struct search *search, const struct group_args *args, uint
     snprintf(search->offers_key, sizeof search->offers_key, "transports/%" PRIi64, agreement.turn);
     snprintf(search->processes_key, sizeof search->processes_key, "creators/%" PRIi64, agreement.turn);
     status = liveness_append(search->store, search->processes_key, args->rank);
-    if (status == TUTTI_OK) status = publish_offers(search);
+    if (status == TUTTI_OK) status = publish_offers(search, args->rank);
     status = agreement_reach(&agreement, status);
     liveness_list_free(&search->processes);
     if (status != TUTTI_OK) return status;

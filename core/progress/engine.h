@@ -109,6 +109,7 @@ struct engine {
     unsigned rounds;
     int64_t now_ns;        /* time when the clock was last read */
     uint64_t moment;       /* the call and round in which engine_time_ns last read it */
+    int64_t looked_ns;     /* time when the clocks of works were last started during rounds */
     int64_t next_check_ns; /* time of the next check of deadlines during rounds */
 
     /* Written under the lock.  The thread reads them without it.  It would find the lock taken again and again, and

@@ -9,19 +9,20 @@ enum {
     CHECK_ROUNDS = 16 /* rounds between two reads of the clock */
 };
 
-/* Starts the clock of the latest works, which did not read it when they were issued. */
-static void start_clocks(struct engine *engine)
+/* Starts the clock of the works issued since the last look at it, but of those that read it when they were issued. */
+static void start_clocks(struct engine *engine, int64_t last_ns)
 {
     struct tutti_work *work = TAILQ_LAST(&engine->active, work_queue);
-    for (; work != NULL && work->start_ns == 0 && !work->draining; work = TAILQ_PREV(work, work_queue, link))
-        work_start_clock(work, engine->now_ns);
+    for (; work != NULL && (work->start_ns == 0 || work->start_ns > last_ns); work = TAILQ_PREV(work, work_queue, link))
+        if (work->start_ns == 0 && !work->draining) work_start_clock(work, engine->now_ns);
 }
 
 /* Checks deadlines during rounds too, because operations of other threads may keep this one from ever sleeping. */
 static void check_deadlines(struct engine *engine)
 {
-    engine->now_ns = clock_now_ns();
-    start_clocks(engine);
+    int64_t last_ns = engine->looked_ns;
+    engine->looked_ns = engine->now_ns = clock_now_ns();
+    start_clocks(engine, last_ns);
     if (engine->now_ns < engine->next_check_ns) return;
     engine->next_check_ns = engine->now_ns + (int64_t)CHECK_MS * 1000000;
     engine->hooks->check_deadlines(engine, engine->now_ns);
@@ -57,6 +58,7 @@ void engine_step_works(struct engine *engine)
 
 bool engine_step(struct engine *engine)
 {
+    engine->rounds++; /* first, so that engine_time_ns reads the clock again after a sleep */
     engine_wake_pollers(engine);
     bool moved = engine_poll_backends(engine);
     /* Handled first: a control message may explain why connections have broken that the same round reports. */
@@ -64,6 +66,6 @@ bool engine_step(struct engine *engine)
     moved |= run_works(engine);
     if (engine->n_reported > 0 && engine->first != NULL) engine->hooks->apply_reported(engine->first);
     dispatch_unblocked(engine);
-    if (++engine->rounds % CHECK_ROUNDS == 0) check_deadlines(engine);
+    if (engine->rounds % CHECK_ROUNDS == 0) check_deadlines(engine);
     return moved;
 }

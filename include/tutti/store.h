@@ -98,7 +98,9 @@ typedef struct tutti_store_calls {
     /* Sets *value as get does, to the value after the call; to {NULL, 0} if the key is absent. */
     int (*compare_set)(void *self, const char *key, tutti_bytes expected, tutti_bytes desired, tutti_bytes *value);
     int (*remove)(void *self, const char *key, bool *existed);
-    int (*append)(void *self, const char *key, const void *value, size_t bytes); /* NULL: done by compare_set */
+    /* NULL: done by compare_set.  Then one of two equal values is lost if both are appended at the same time, because
+     * the result of compare_set is the same in both cases.  Tutti itself appends no equal values. */
+    int (*append)(void *self, const char *key, const void *value, size_t bytes);
     int (*multi_get)(void *self, const char *const *keys, int n, tutti_bytes *values, int64_t timeout_ms);
     int (*multi_set)(void *self, const char *const *keys, const tutti_bytes *values, int n);
     int (*num_keys)(void *self, const char *prefix,

@@ -733,7 +733,8 @@ TUTTI_API int tutti_work_then(tutti_work *work, void (*callback)(tutti_work *wor
  * - sequence: its number among the group's collectives, from 1; 0 for point to point.
  * - duration_ns: the time from the call to its end, or on a CUDA stream the time that it ran there; -1 before its end;
  *   0 for a message that was complete when the call returned.  That of a message of less than 64 KiB counts from the
- *   library's first look at the clock after the call, which is up to 2 ms later, and is 0 if it ended before that.
+ *   library's first look at the clock after the call, and is 0 if it ended before that.  This is up to 2 ms later, and
+ *   up to 100 ms if another thread of the program sleeps in a call on the same groups.
  * - source: the rank that a receive got its message from, as opts->source; -1 before its end. */
 TUTTI_API tutti_kind tutti_work_op(const tutti_work *work);
 TUTTI_API uint64_t tutti_work_sequence(const tutti_work *work);

@@ -2,6 +2,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -245,11 +246,82 @@ static void test_group(void **state)
     tutti_store_free(memory);
 }
 
+/* ---- equal values appended at the same time ------------------------------------------------------------------- */
+
+enum { PAIR = 2 };
+
+/* The first compare_set of a group's offers waits for that of the other rank, so that both expect the same value. */
+static struct {
+    pthread_barrier_t both;
+    atomic_int n_calls;
+    char key[256];
+    tutti_store *memory;
+} crossing;
+
+static int crossing_compare_set(void *self, const char *key, tutti_bytes expected, tutti_bytes desired,
+                                tutti_bytes *value)
+{
+    if (strstr(key, "transports/") != NULL && atomic_fetch_add(&crossing.n_calls, 1) < PAIR) {
+        if (pthread_barrier_wait(&crossing.both) != 0) snprintf(crossing.key, sizeof crossing.key, "%s", key);
+    }
+    return store_fixture_calls.compare_set(self, key, expected, desired, value);
+}
+
+static int create_two(struct member *member)
+{
+    const char *name = getenv("TUTTI_TEST_BACKEND");
+    tutti_store_calls calls = store_fixture_calls;
+    tutti_store *store = NULL;
+    tutti_group *group[2];
+    calls.compare_set = crossing_compare_set;
+    if (tutti_store_custom("s", &calls, store_retain(member->memory), NULL, &store) != TUTTI_OK) return __LINE__;
+    for (int i = 0; i < 2; i++)
+        if (tutti_create_group(name != NULL ? name : "loop", store, member->rank, PAIR, NULL, &group[i]) != TUTTI_OK)
+            return __LINE__;
+    for (int i = 0; i < 2; i++)
+        if (tutti_destroy_process_group(group[i]) != TUTTI_OK) return __LINE__;
+    tutti_store_free(store);
+    return 0;
+}
+
+static void *start_two(void *argument)
+{
+    struct member *member = argument;
+    member->result = create_two(member);
+    return NULL;
+}
+
+/* The offers of both ranks are in the store, though the ranks offer the same transport at the same time. */
+static void test_equal_offers(void **state)
+{
+    struct member members[PAIR];
+    char value[256] = "";
+    size_t bytes;
+    int n_offers = 0;
+    (void)state;
+    assert_int_equal(pthread_barrier_init(&crossing.both, NULL, PAIR), 0);
+    assert_int_equal(tutti_store_memory(NULL, &crossing.memory), TUTTI_OK);
+    for (int i = 0; i < PAIR; i++) {
+        members[i] = (struct member){.memory = crossing.memory, .rank = i};
+        assert_int_equal(pthread_create(&members[i].thread, NULL, start_two, &members[i]), 0);
+    }
+    for (int i = 0; i < PAIR; i++) pthread_join(members[i].thread, NULL);
+    for (int i = 0; i < PAIR; i++) assert_int_equal(members[i].result, 0);
+    assert_int_equal(tutti_store_get(crossing.memory, crossing.key, value, sizeof value - 1, &bytes, 0), TUTTI_OK);
+    for (size_t i = 0; i < bytes; i++) n_offers += value[i] == ' ';
+    assert_int_equal(n_offers, PAIR);
+    tutti_store_free(crossing.memory);
+    pthread_barrier_destroy(&crossing.both);
+}
+
 int main(void)
 {
     ranks_setup();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_statuses), cmocka_unit_test(test_append_is_bounded),
-                                       cmocka_unit_test(test_optional_functions), cmocka_unit_test(test_refusals),
-                                       cmocka_unit_test(test_group)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_statuses),
+                                       cmocka_unit_test(test_append_is_bounded),
+                                       cmocka_unit_test(test_optional_functions),
+                                       cmocka_unit_test(test_refusals),
+                                       cmocka_unit_test(test_group),
+                                       cmocka_unit_test(test_equal_offers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -116,6 +116,11 @@ int store_remove(void *self, const char *key, bool *existed)
     return guarded([&] { return *existed = store_of(self).deleteKey(key), TUTTI_OK; });
 }
 
+int store_append(void *self, const char *key, const void *value, size_t bytes)
+{
+    return guarded([&] { return store_of(self).append(key, to_bytes(value, bytes)), TUTTI_OK; });
+}
+
 int store_multi_get(void *self, const char *const *keys, int n, tutti_bytes *values, int64_t timeout_ms)
 {
     return guarded([&] {
@@ -157,6 +162,7 @@ StoreHandle wrap_store(const c10::intrusive_ptr<c10d::Store> &store, std::chrono
     calls.close = store_close;
     auto own = store->clone();
     if (own->hasExtendedApi()) {
+        calls.append = store_append;
         calls.multi_get = store_multi_get;
         calls.multi_set = store_multi_set;
     }
