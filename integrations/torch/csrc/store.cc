@@ -55,8 +55,9 @@ template <typename Call> int guarded(Call call)
     }
 }
 
-// Returns once the keys exist.  Asks again and again: a wait that ends by its timeout breaks some of torch's stores,
-// and is a warning in others, while Tutti waits in short spans, to look for lost ranks between them.
+// Returns once the keys exist.  Asks again and again: a wait of torch's would keep the store's connection from other
+// threads, and breaks some stores when it ends by its timeout.  Tutti waits in short spans, to look for lost ranks
+// between them.
 int await(c10d::Store &store, const std::vector<std::string> &keys, int64_t timeout_ms)
 {
     using namespace std::chrono;
@@ -160,17 +161,15 @@ StoreHandle wrap_store(const c10::intrusive_ptr<c10d::Store> &store, std::chrono
     calls.compare_set = store_compare_set;
     calls.remove = store_remove;
     calls.close = store_close;
-    auto own = store->clone();
-    if (own->hasExtendedApi()) {
+    if (store->hasExtendedApi()) {
         calls.append = store_append;
         calls.multi_get = store_multi_get;
         calls.multi_set = store_multi_set;
     }
-    own->setTimeout(timeout);
     tutti_store_opts opts{};
     opts.timeout_ms = timeout.count();
     tutti_store *handle = nullptr;
-    auto *self = new c10::intrusive_ptr<c10d::Store>(std::move(own));
+    auto *self = new c10::intrusive_ptr<c10d::Store>(store);
     int status = tutti_store_custom("torch's store", &calls, self, &opts, &handle);
     if (status != TUTTI_OK) delete self;
     check(status);

@@ -17,7 +17,7 @@ struct FreeStore {
 };
 using StoreHandle = std::unique_ptr<tutti_store, FreeStore>;
 
-// Makes a store of torch's.  It uses a connection of its own, because a waiting call occupies one.
+// Makes a store of torch's.  It shares torch's connection, which no call occupies for long.
 StoreHandle wrap_store(const c10::intrusive_ptr<c10d::Store> &store, std::chrono::milliseconds timeout);
 
 } // namespace tutti_torch
