@@ -7,6 +7,7 @@ import sys
 import time
 import traceback
 
+import torch
 import torch.multiprocessing as mp
 
 LIMIT_S = int(os.environ.get("RANKS_LIMIT_S", "120"))
@@ -20,8 +21,9 @@ def free_port():
 
 def _start(rank, size, port, fn, arguments, errors):
     os.environ.update(
-        MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(size), OMP_NUM_THREADS="1"
+        MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(size)
     )
+    torch.set_num_threads(1)  # as torchrun does by OMP_NUM_THREADS, which was read before the fork
     try:
         fn(rank, size, *arguments)
     except BaseException:
