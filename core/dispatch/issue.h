@@ -35,8 +35,10 @@ static inline void issue_fill(struct tutti_work *work, struct tutti_group *group
                               const tutti_opts *opts)
 {
     work->op = *op;
-    work->user_op = op->reduce_op;
-    user_op_hold(work->user_op);
+    if (user_op_is(op->reduce_op)) {
+        work->user_op = op->reduce_op;
+        user_op_hold(work->user_op);
+    }
     work->group = group;
     work->point_to_point = op->sequence == 0;
     work->async = op->async;

@@ -92,7 +92,7 @@ void work_release_locked(struct tutti_work *work)
 {
     if (--work->references > 0) return;
     struct engine *engine = work->engine;
-    if (work->text != NULL || work->lists != NULL || user_op_is(work->user_op) || work->event_fd >= 0) free_parts(work);
+    if (work->text != NULL || work->lists != NULL || work->user_op != 0 || work->event_fd >= 0) free_parts(work);
     work_give_back(engine, work);
 }
 

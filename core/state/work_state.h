@@ -39,7 +39,7 @@ struct tutti_work {
     struct work_message found;
     void (*callback)(struct tutti_work *work, void *argument);
     void *argument;
-    tutti_reduce_op user_op; /* held until the Work is freed */
+    tutti_reduce_op user_op; /* held until the Work is freed; 0: not an op of the program */
     tutti_op op;             /* of an ended Work only kind and sequence are valid */
 
     struct tutti_group *group;          /* NULL: only the request is in use (dispatch_at_once) */
