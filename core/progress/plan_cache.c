@@ -144,13 +144,6 @@ static void fill_side(const tutti_tensor *tensors, const int64_t *splits, bool l
     }
 }
 
-/* Returns how many of the tensors' elements make one of the plan's. */
-static int64_t units_of(const tutti_op *op)
-{
-    struct user_op user_op;
-    return user_op_find(op->reduce_op, &user_op) ? user_op_units(&user_op) : 1;
-}
-
 static void fill_shape(struct shape *shape, const struct tutti_group *group, const tutti_op *op)
 {
     int size = group->size;
@@ -158,7 +151,9 @@ static void fill_shape(struct shape *shape, const struct tutti_group *group, con
     shape->out_blocks = tutti_kind_out_blocks(op->kind) && tutti_kind_has_out(op->kind, group->rank, op->root);
     shape->in_list = shape->in_blocks && op->list;
     shape->out_list = shape->out_blocks && op->list;
-    int64_t *c = shape->counts, units = units_of(op), even = shape->key.count * units;
+    /* how many of the tensors' elements make one of the plan's */
+    int64_t units = shape->key.user ? shape->key.element / tutti_dtype_bytes(op->dtype) : 1;
+    int64_t *c = shape->counts, even = shape->key.count * units;
     fill_side(shape->in_blocks ? op->in : NULL, op->in_splits, shape->in_list, even, size, c, c + 2 * size);
     fill_side(shape->out_blocks ? op->out : NULL, op->out_splits, shape->out_list, even, size, c + size, c + 3 * size);
     for (int i = 0; units > 1 && i < 4 * size; i++) c[i] /= units;
