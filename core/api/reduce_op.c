@@ -6,20 +6,12 @@
 #include "base/error.h"
 #include "base/sized.h"
 #include "base/user_op.h"
-
-/* FNV-1a: the same on all ranks. */
-static uint32_t hash_bytes(uint32_t hash, const void *data, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++) hash = (hash ^ ((const uint8_t *)data)[i]) * 16777619u;
-    return hash;
-}
+#include "group/group_id.h"
 
 static uint32_t hash_of(const struct user_op *op)
 {
-    uint32_t bytes = (uint32_t)op->element_bytes, hash = hash_bytes(2166136261u, op->name, strlen(op->name));
-    uint8_t properties[] = {op->commutative, (uint8_t)bytes, (uint8_t)(bytes >> 8), (uint8_t)(bytes >> 16)};
-    hash = hash_bytes(hash, properties, sizeof properties);
-    return hash ^ hash >> 16; /* fingerprints use the lower bits */
+    uint64_t properties = group_id_mix((uint64_t)op->element_bytes + 1, op->commutative);
+    return (uint32_t)(group_id_mix_text(properties, op->name) >> 32);
 }
 
 static int check(const char *name, tutti_op_fn fn, const tutti_op_opts *opts, const tutti_reduce_op *op)

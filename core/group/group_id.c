@@ -8,6 +8,6 @@ uint64_t group_id_mix(uint64_t hash, uint64_t value)
 
 uint64_t group_id_mix_text(uint64_t hash, const char *text)
 {
-    for (; *text != '\0'; text++) hash = group_id_mix(hash, (uint64_t)*text);
+    for (; *text != '\0'; text++) hash = group_id_mix(hash, (unsigned char)*text);
     return hash;
 }
