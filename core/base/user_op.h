@@ -1,8 +1,8 @@
 /* Reductions that the program defines (tutti_op_create), by their number, which is a tutti_reduce_op from
  * TUTTI_USER_OPS on.
  *
- * An op that is freed while operations use it stays until the last of them lets go.  Its number is not used again, so a
- * call with it is refused.  All functions are thread-safe. */
+ * An op that is freed while operations use it stays until the last of them lets go.  A call with its number is
+ * refused: another op gets that number only after 2^22 uses of its entry.  All functions are thread-safe. */
 #ifndef BASE_USER_OP_H
 #define BASE_USER_OP_H
 
