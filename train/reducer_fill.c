@@ -8,8 +8,6 @@
 #include "reducer_residual.h"
 #include "reducer_scheme.h"
 
-enum { CHUNK = 1024 };
-
 /* Returns the gradient's place in the bucket. */
 static tutti_tensor place_of(const struct tutti_reducer *reducer, const struct parameter *parameter)
 {
@@ -75,37 +73,22 @@ void fill_restore(struct parameter *parameter)
     parameter->saved = NULL;
 }
 
-static void divide_floats(char *at, int64_t n, float divisor)
-{
-    float x[CHUNK];
-    for (int64_t i = 0, m; i < n; i += m) {
-        m = n - i < CHUNK ? n - i : CHUNK;
-        memcpy(x, at + i * (int64_t)sizeof *x, (size_t)m * sizeof *x);
-        for (int64_t k = 0; k < m; k++) x[k] /= divisor;
-        memcpy(at + i * (int64_t)sizeof *x, x, (size_t)m * sizeof *x);
-    }
-}
+/* Elements of a tensor, which may be at any address. */
+typedef float unaligned_float __attribute__((aligned(1), may_alias));
+typedef double unaligned_double __attribute__((aligned(1), may_alias));
 
-static void divide_doubles(char *at, int64_t n, double divisor)
-{
-    double x[CHUNK];
-    for (int64_t i = 0, m; i < n; i += m) {
-        m = n - i < CHUNK ? n - i : CHUNK;
-        memcpy(x, at + i * (int64_t)sizeof *x, (size_t)m * sizeof *x);
-        for (int64_t k = 0; k < m; k++) x[k] /= divisor;
-        memcpy(at + i * (int64_t)sizeof *x, x, (size_t)m * sizeof *x);
-    }
-}
-
-/* Divides in place.  The tensor may be unaligned. */
+/* Divides in place. */
 static void divide(tutti_tensor tensor, double divisor)
 {
     bool is_complex = tensor.dtype == TUTTI_COMPLEX64 || tensor.dtype == TUTTI_COMPLEX128;
     int64_t n = is_complex ? 2 * tensor.numel : tensor.numel;
-    if (tensor.dtype == TUTTI_FLOAT32 || tensor.dtype == TUTTI_COMPLEX64)
-        divide_floats(tensor.data, n, (float)divisor);
-    else
-        divide_doubles(tensor.data, n, divisor);
+    if (tensor.dtype == TUTTI_FLOAT32 || tensor.dtype == TUTTI_COMPLEX64) {
+        unaligned_float *x = tensor.data, by = (float)divisor;
+        for (int64_t i = 0; i < n; i++) x[i] /= by;
+    } else {
+        unaligned_double *x = tensor.data;
+        for (int64_t i = 0; i < n; i++) x[i] /= divisor;
+    }
 }
 
 int fill_result(struct tutti_reducer *reducer, struct parameter *parameter)
