@@ -72,7 +72,7 @@ static void encode_run(float *x, int n, uint8_t *scale, uint8_t *data)
     tutti_cast(tutti_tensor_of(data, n, TUTTI_FLOAT8_E4M3FN), tutti_tensor_of(x, n, TUTTI_FLOAT32));
 }
 
-/* Decodes up to CHUNK elements, of which the first is the skip-th of its block. */
+/* Decodes up to CHUNK elements.  The first one is element `skip` of its block. */
 static void decode_run(const uint8_t *scale, const uint8_t *data, int skip, float *x, int n)
 {
     tutti_cast(tutti_tensor_of(x, n, TUTTI_FLOAT32), tutti_tensor_of(data + skip, n, TUTTI_FLOAT8_E4M3FN));

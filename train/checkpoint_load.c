@@ -46,7 +46,7 @@ static int find(struct load *load, int64_t number)
     return status;
 }
 
-/* Sends the manifest from rank 0 to all ranks, each of which parses it. */
+/* Sends the manifest from rank 0 to all ranks.  Each rank parses it. */
 static int spread_manifest(struct load *load)
 {
     size_t at = 0;

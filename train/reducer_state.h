@@ -9,7 +9,7 @@ enum { REDUCER_TEXT = 1024 };
 
 struct bucket;
 
-/* How a bucket's gradients are summed over the ranks, in steps of which each starts one operation. */
+/* How a bucket's gradients are summed over the ranks.  Each phase starts one operation. */
 struct scheme {
     int phases; /* 0: as many as the hook has */
     /* Starts a phase and stores its Work. */

@@ -21,7 +21,7 @@ static double now_s(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* Fills with numbers between -2 and 2, many of which are small, as gradients are. */
+/* Fills with numbers between -2 and 2.  Many are small, as gradients are. */
 static void fill(char *in, tutti_dtype dtype, int64_t n)
 {
     static float values[4096];

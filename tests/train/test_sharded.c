@@ -201,7 +201,7 @@ static void test_narrow_parameters(void **state)
     ranks_run(3, train_narrow, NULL);
 }
 
-/* Sums of float64 gradients, some of which are not reported. */
+/* Sums float64 gradients.  Some are not reported. */
 static int sum_wide(tutti_group *group, int rank, int size, void *argument)
 {
     double value[5] = {0}, gradient[5] = {1, 2, 3, 4, 5};
