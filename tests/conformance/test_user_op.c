@@ -38,7 +38,7 @@ static int run_as_process(int rank, void *argument)
 static void test_processes(void **state)
 {
     (void)state;
-    if (access(TUTTI_BACKENDS_DIR "/libtutti_tcp.so", R_OK) != 0) skip();
+    if (access(TUTTI_BACKENDS_DIR "/libtutti_tcp.so", R_OK) != 0) skip(); /* built without libfabric */
     if (tutti_spawn(run_as_process, NULL, PROCESSES) != TUTTI_OK) fail_msg("%s", tutti_last_error());
     if (tutti_spawn(run_as_process, (void *)1, PROCESSES) != TUTTI_OK) fail_msg("%s", tutti_last_error());
 }
@@ -92,7 +92,7 @@ static int differ_as_process(int rank, void *argument)
 static void test_differing_processes(void **state)
 {
     (void)state;
-    if (access(TUTTI_BACKENDS_DIR "/libtutti_tcp.so", R_OK) != 0) skip();
+    if (access(TUTTI_BACKENDS_DIR "/libtutti_tcp.so", R_OK) != 0) skip(); /* built without libfabric */
     if (tutti_spawn(differ_as_process, NULL, 3) != TUTTI_OK) fail_msg("%s", tutti_last_error());
     if (tutti_spawn(differ_as_process, (void *)1, 2) != TUTTI_OK) fail_msg("%s", tutti_last_error());
 }

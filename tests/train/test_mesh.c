@@ -172,7 +172,7 @@ static void test_hosts(void **state)
     };
     (void)state;
     const char *backend = getenv("TUTTI_TEST_BACKEND");
-    if (backend != NULL && strcmp(backend, "loop") != 0) skip();
+    if (backend != NULL && strcmp(backend, "loop") != 0) skip(); /* only loop simulates hosts */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         setenv("LOOP_HOSTS", cases[i].hosts, 1);
         ranks_run(8, use_hosts, (void *)(uintptr_t)&cases[i]);
