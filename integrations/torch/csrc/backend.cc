@@ -158,8 +158,9 @@ template <typename Start> c10::intrusive_ptr<c10d::Work> Backend::run(const Call
     return c10::make_intrusive<Work>(this, rank_, call.type, call.title, work, call.inputs, call.outputs, call.timeout);
 }
 
-// Makes several calls as one.  `start` makes them all.
-template <typename Start> c10::intrusive_ptr<c10d::Work> Backend::run_coalesced(const Call &call, const Start &start)
+// Makes n calls as one.  `start` makes the i-th.
+template <typename Start>
+c10::intrusive_ptr<c10d::Work> Backend::run_coalesced(const Call &call, size_t n, const Start &start)
 {
     return run(call, [&](tutti_opts &opts) {
         tutti_work **whole = opts.async_op, *part = nullptr;
@@ -167,7 +168,7 @@ template <typename Start> c10::intrusive_ptr<c10d::Work> Backend::run_coalesced(
         int status = outermost ? tutti_coalesce_begin(group_) : TUTTI_OK;
         if (status != TUTTI_OK) return status;
         opts.async_op = &part;
-        status = start(opts);
+        for (size_t i = 0; i < n && status == TUTTI_OK; i++) status = start(opts, i);
         if (!outermost) return status;
         std::string message = status != TUTTI_OK ? tutti_last_error() : "";
         int ended = tutti_coalesce_end(group_, whole);
@@ -203,12 +204,9 @@ c10::intrusive_ptr<c10d::Work> Backend::allreduce_coalesced(std::vector<at::Tens
     Reduction reduction = to_reduction(opts.reduceOp);
     return run_coalesced(
         {c10d::OpType::ALLREDUCE_COALESCED, "tutti:all_reduce_coalesced", tensors, tensors, opts.timeout, opts.asyncOp},
-        [&](tutti_opts &o) {
-            int status = TUTTI_OK;
+        all.size(), [&](tutti_opts &o, size_t i) {
             o.factor = reduction.factor;
-            for (size_t i = 0; i < all.size() && status == TUTTI_OK; i++)
-                status = tutti_all_reduce(all[i], reduction.op, &o);
-            return status;
+            return tutti_all_reduce(all[i], reduction.op, &o);
         });
 }
 
@@ -292,14 +290,10 @@ c10::intrusive_ptr<c10d::Work> Backend::allgather_coalesced(std::vector<std::vec
                           " inputs, and a list of outputs with ", list.size());
         for (size_t i = 0; i < in.size(); i++) out[i].push_back(to_tensor(list[i]));
     }
-    return run_coalesced({c10d::OpType::ALLGATHER_COALESCED, "tutti:all_gather_coalesced", inputs, flatten(outputs),
-                          opts.timeout, opts.asyncOp},
-                         [&](const tutti_opts &o) {
-                             int status = TUTTI_OK;
-                             for (size_t i = 0; i < in.size() && status == TUTTI_OK; i++)
-                                 status = tutti_all_gather(out[i].data(), size_, in[i], &o);
-                             return status;
-                         });
+    return run_coalesced(
+        {c10d::OpType::ALLGATHER_COALESCED, "tutti:all_gather_coalesced", inputs, flatten(outputs), opts.timeout,
+         opts.asyncOp},
+        in.size(), [&](const tutti_opts &o, size_t i) { return tutti_all_gather(out[i].data(), size_, in[i], &o); });
 }
 
 c10::intrusive_ptr<c10d::Work> Backend::allgather_into_tensor_coalesced(std::vector<at::Tensor> &outputs,
@@ -309,14 +303,10 @@ c10::intrusive_ptr<c10d::Work> Backend::allgather_into_tensor_coalesced(std::vec
     std::vector<tutti_tensor> in = to_tensors(inputs), out = to_tensors(outputs);
     TORCH_CHECK_VALUE(in.size() == out.size(), "tutti: all_gather_into_tensor_coalesced has ", in.size(),
                       " inputs and ", out.size(), " outputs");
-    return run_coalesced({c10d::OpType::ALLGATHER_INTO_TENSOR_COALESCED, "tutti:all_gather_into_tensor_coalesced",
-                          inputs, outputs, opts.timeout, opts.asyncOp},
-                         [&](const tutti_opts &o) {
-                             int status = TUTTI_OK;
-                             for (size_t i = 0; i < in.size() && status == TUTTI_OK; i++)
-                                 status = tutti_all_gather_into_tensor(out[i], in[i], &o);
-                             return status;
-                         });
+    return run_coalesced(
+        {c10d::OpType::ALLGATHER_INTO_TENSOR_COALESCED, "tutti:all_gather_into_tensor_coalesced", inputs, outputs,
+         opts.timeout, opts.asyncOp},
+        in.size(), [&](const tutti_opts &o, size_t i) { return tutti_all_gather_into_tensor(out[i], in[i], &o); });
 }
 
 c10::intrusive_ptr<c10d::Work> Backend::gather(std::vector<std::vector<at::Tensor>> &outputs,
@@ -389,12 +379,9 @@ c10::intrusive_ptr<c10d::Work> Backend::reduce_scatter_tensor_coalesced(std::vec
                       out.size(), " outputs");
     return run_coalesced({c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED, "tutti:reduce_scatter_tensor_coalesced",
                           inputs, outputs, opts.timeout, opts.asyncOp},
-                         [&](tutti_opts &o) {
-                             int status = TUTTI_OK;
+                         in.size(), [&](tutti_opts &o, size_t i) {
                              o.factor = reduction.factor;
-                             for (size_t i = 0; i < in.size() && status == TUTTI_OK; i++)
-                                 status = tutti_reduce_scatter_tensor(out[i], in[i], reduction.op, &o);
-                             return status;
+                             return tutti_reduce_scatter_tensor(out[i], in[i], reduction.op, &o);
                          });
 }
 

@@ -126,7 +126,8 @@ class Backend : public c10d::Backend
 
     tutti_opts options_of(std::chrono::milliseconds timeout) const;
     template <typename Start> c10::intrusive_ptr<c10d::Work> run(const Call &call, const Start &start);
-    template <typename Start> c10::intrusive_ptr<c10d::Work> run_coalesced(const Call &call, const Start &start);
+    template <typename Start>
+    c10::intrusive_ptr<c10d::Work> run_coalesced(const Call &call, size_t n, const Start &start);
     c10::intrusive_ptr<c10d::Work> receive(std::vector<at::Tensor> &tensors, int src, int tag);
 
     c10::intrusive_ptr<Options> options_;
