@@ -32,6 +32,7 @@ struct trainer {
     tutti_tensor value[MLP_LAYERS_MAX], gradient[MLP_LAYERS_MAX]; /* the network's arrays, or copies on a device */
     float *partial[TREE_DEPTH]; /* sums of a part of the shards, by level of the tree */
     double loss[SHARDS];        /* sums over the epoch */
+    double waited;              /* for gradients, seconds of the epoch */
     int first[SHARDS + 1];      /* rows of this rank's shards */
     int shard, shards;          /* this rank's */
 };
@@ -101,7 +102,9 @@ static void train_batch(struct trainer *trainer, const struct digits *data, cons
         if (trainer->gradient[layer].data != gradient) tensor_set(trainer->gradient[layer], gradient);
         TUTTI_CHECK(tutti_reducer_ready(trainer->reducer, layer));
     }
+    double start = seconds();
     TUTTI_CHECK(tutti_reducer_wait(trainer->reducer));
+    trainer->waited += seconds() - start;
     for (int layer = 0; layer < net->layers; layer++) {
         float *gradient = net->gradient + net->begin[layer];
         if (trainer->gradient[layer].data != gradient) tensor_get(gradient, trainer->gradient[layer]);
@@ -211,6 +214,7 @@ static double train(struct mlp *net, const struct digits *data, const struct opt
         double start = seconds();
         digits_shuffle(order, rows, &random);
         memset(trainer.loss, 0, sizeof trainer.loss);
+        trainer.waited = 0;
         for (int at = 0; at < rows; at += options->batch)
             train_batch(&trainer, data, order + at, rows - at < options->batch ? rows - at : options->batch);
         memcpy(total, trainer.loss, sizeof trainer.loss);
@@ -222,7 +226,8 @@ static double train(struct mlp *net, const struct digits *data, const struct opt
         double loss = sum_losses(total) / rows;
         accuracy = 100 * total[SHARDS] / HELD_OUT;
         if (rank == 0)
-            printf("epoch %2d  loss %.6f  accuracy %.2f %%  %.3f s\n", epoch, loss, accuracy, seconds() - start);
+            printf("epoch %2d  loss %.6f  accuracy %.2f %%  %.3f s, %.3f of them waiting for gradients\n", epoch, loss,
+                   accuracy, seconds() - start, trainer.waited);
         if (csv) fprintf(csv, "%d,%.17g,%.4f\n", epoch, loss, accuracy);
     }
     if (csv) fclose(csv);
