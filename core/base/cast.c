@@ -5,7 +5,8 @@
 
 enum { BLOCK = 512 }; /* elements; two blocks of the largest element fit the first-level cache and a small stack */
 
-/* Converts by way of float32, unless either dtype is that.  `first` may be all: then `second` is NULL. */
+/* Converts by way of float32, unless either dtype is that or there is a direct way.  `first` may be all: then `second`
+ * is NULL. */
 struct route {
     cast_fn first, second;
 };
@@ -22,6 +23,9 @@ static cast_fn from_float32(const struct reduce_version *version, tutti_dtype to
 
 static struct route find_route(const struct reduce_version *version, tutti_dtype to, tutti_dtype from)
 {
+    cast_fn direct = version->direct[dtype_index(to)][dtype_index(from)];
+
+    if (direct) return (struct route){direct, NULL};
     if (from == TUTTI_FLOAT32) return (struct route){from_float32(version, to), NULL};
     if (to != TUTTI_FLOAT32) return (struct route){to_float32(version, from), from_float32(version, to)};
     return (struct route){from == TUTTI_FLOAT64 ? version->float32_of_float64 : to_float32(version, from), NULL};

@@ -66,6 +66,20 @@ WIDEN_AND_NARROW(f16, u16, F16_WIDEN, F16_NARROW)
 #ifdef BYTE_LANES
 WIDEN_AND_NARROW_LANES(e4m3fn, u8, E4M3FN_WIDEN, E4M3FN_NARROW, BYTE_LANES)
 WIDEN_AND_NARROW_LANES(e5m2, u8, E5M2_WIDEN, E5M2_NARROW, BYTE_LANES)
+
+/* Converts between two small dtypes without float32 values in memory. */
+#define DIRECT(name, to, from, WIDEN, NARROW, LANES)                                                                   \
+    CONVERT(name##_rest, to, from, NARROW(f32_clean(WIDEN(s[i]))))                                                     \
+    BY_LANES(name, to, from, LANES)
+DIRECT(f16_to_e4m3fn, u8, u16, F16_WIDEN, E4M3FN_NARROW, BYTE_LANES)
+DIRECT(f16_to_e5m2, u8, u16, F16_WIDEN, E5M2_NARROW, BYTE_LANES)
+DIRECT(b16_to_e4m3fn, u8, u16, B16_WIDEN, E4M3FN_NARROW, BYTE_LANES)
+DIRECT(b16_to_e5m2, u8, u16, B16_WIDEN, E5M2_NARROW, BYTE_LANES)
+DIRECT(e4m3fn_to_b16, u16, u8, E4M3FN_WIDEN, B16_NARROW, BYTE_LANES)
+DIRECT(e4m3fn_to_f16, u16, u8, E4M3FN_WIDEN, F16_NARROW, BYTE_LANES)
+DIRECT(e5m2_to_b16, u16, u8, E5M2_WIDEN, B16_NARROW, BYTE_LANES)
+DIRECT(e4m3fn_to_e5m2, u8, u8, E4M3FN_WIDEN, E5M2_NARROW, CODE_LANES)
+DIRECT(e5m2_to_e4m3fn, u8, u8, E5M2_WIDEN, E4M3FN_NARROW, CODE_LANES)
 #else
 WIDEN_AND_NARROW(e4m3fn, u8, E4M3FN_WIDEN, E4M3FN_NARROW)
 WIDEN_AND_NARROW(e5m2, u8, E5M2_WIDEN, E5M2_NARROW)

@@ -317,6 +317,18 @@ const struct reduce_version STRUCT(VERSION) = {
             [DTYPE_FLOAT8_E4M3FN] = e4m3fn_narrow,
             [DTYPE_FLOAT8_E5M2] = e5m2_narrow,
         },
+#ifdef BYTE_LANES
+    .direct =
+        {
+            [DTYPE_FLOAT8_E4M3FN] = {[DTYPE_FLOAT16] = f16_to_e4m3fn,
+                                     [DTYPE_BFLOAT16] = b16_to_e4m3fn,
+                                     [DTYPE_FLOAT8_E5M2] = e5m2_to_e4m3fn},
+            [DTYPE_FLOAT8_E5M2] =
+                {[DTYPE_FLOAT16] = f16_to_e5m2, [DTYPE_BFLOAT16] = b16_to_e5m2, [DTYPE_FLOAT8_E4M3FN] = e4m3fn_to_e5m2},
+            [DTYPE_FLOAT16] = {[DTYPE_FLOAT8_E4M3FN] = e4m3fn_to_f16},
+            [DTYPE_BFLOAT16] = {[DTYPE_FLOAT8_E4M3FN] = e4m3fn_to_b16, [DTYPE_FLOAT8_E5M2] = e5m2_to_b16},
+        },
+#endif
     .shorten = f64_shorten,
     .float32_of_float64 = f64_to_f32,
     .float64_of_float32 = f32_to_f64,

@@ -18,6 +18,9 @@ struct reduce_version {
     /* Convert 16- and 8-bit floats to float32 and back. */
     cast_fn widen[DTYPE_COUNT], narrow[DTYPE_COUNT];
 
+    /* Convert between two small dtypes, [to][from], where that is faster than by way of float32.  Else NULL. */
+    cast_fn direct[DTYPE_COUNT][DTYPE_COUNT];
+
     cast_fn shorten; /* float64 to a float32 that narrows as the float64 would, with one rounding */
     cast_fn float32_of_float64, float64_of_float32;
 };
