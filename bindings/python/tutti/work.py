@@ -1,0 +1,76 @@
+"""Operations that have been started."""
+
+import ctypes
+import threading
+
+from . import errors
+from ._library import DEFAULT_TIMEOUT, NOW, check, lib, milliseconds
+
+_SLICE_MS = 200  # between two looks at Python's signals
+
+_dropped = []  # works that nobody waits for, with the memory that they use
+_lock = threading.Lock()
+
+
+def _free_dropped():
+    """Frees the dropped works that have ended."""
+    with _lock:
+        for entry in [e for e in _dropped if lib.tutti_work_is_completed(e[0])]:
+            _dropped.remove(entry)
+            lib.tutti_work_free(entry[0])
+
+
+class Work:
+    """An operation.  It keeps the memory of its tensors alive until it has ended."""
+
+    def __init__(self, handle: ctypes.c_void_p, keep, result=None):
+        self._handle, self._keep, self._result = handle, keep, result
+
+    def wait(self, timeout=None):
+        """Waits until the operation has ended, and returns its result: the received message of a recv, else None.
+
+        Raises Timeout if `timeout` seconds pass; the operation then continues.  None waits until the operation's own
+        timeout ends it.  Other exceptions are the operation's.  Ctrl-C interrupts the wait, not the operation."""
+        left = DEFAULT_TIMEOUT if timeout is None else max(milliseconds(timeout), 0)
+        endless = left >= DEFAULT_TIMEOUT
+        while True:
+            now = _SLICE_MS if endless else min(left, _SLICE_MS)
+            status = lib.tutti_work_wait(self._handle, now if now > 0 else NOW)
+            if status != errors.Timeout.status or lib.tutti_work_is_completed(self._handle):
+                break
+            if not endless:
+                left -= now
+                if left <= 0:
+                    break
+        check(status)
+        self._keep = None
+        if self._result:
+            return self._result(self)
+        return None
+
+    def is_completed(self) -> bool:
+        """True if the operation has ended, with success or an error.  Never blocks."""
+        return lib.tutti_work_is_completed(self._handle)
+
+    @property
+    def sequence(self) -> int:
+        """Its number among the group's collectives, from 1.  0 for messages."""
+        return lib.tutti_work_sequence(self._handle)
+
+    def __del__(self):
+        handle, self._handle = getattr(self, "_handle", None), None
+        if not handle:
+            return
+        if lib.tutti_work_is_completed(handle):
+            lib.tutti_work_free(handle)
+            return
+        with _lock:
+            _dropped.append((handle, self._keep))
+
+
+def finish(handle, keep, result=None, async_op=False):
+    """Returns the Work of an asynchronous call, or waits for it."""
+    if _dropped:
+        _free_dropped()
+    work = Work(handle, keep, result)
+    return work if async_op else work.wait()
