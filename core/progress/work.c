@@ -40,7 +40,7 @@ void work_give_back(struct engine *engine, struct tutti_work *work)
 
 static void clear_result(struct tutti_work *work, struct engine *engine)
 {
-    memset(work, 0, offsetof(struct tutti_work, op));
+    clear(work, offsetof(struct tutti_work, op));
     work->engine = engine;
     work->references = 1;
     work->event_fd = -1;
