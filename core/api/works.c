@@ -38,6 +38,12 @@ static void yield_core(const struct engine *engine)
     if (!engine->own_core) sched_yield();
 }
 
+/* True if nothing is left to do or to report. */
+static bool is_done(const struct tutti_work *work)
+{
+    return work_ended(work) && work->status == TUTTI_OK;
+}
+
 /* Waits for a work under its engine's lock.  Sets *ended if it had ended then; it may also end right after that. */
 static int wait_locked(struct tutti_work *work, int64_t deadline_ns, int64_t timeout_ms, bool *ended)
 {
@@ -130,10 +136,10 @@ int tutti_wait_all(tutti_work **works, int n, int64_t timeout_ms)
     char text[ERROR_TEXT_MAX];
     struct visit visit = {NULL, 0};
     for (int i = 0; i < n; i++) {
-        bool ended = false;
         if (works[i] == NULL) continue;
         status = visit_engine(&visit, works[i]->engine);
-        if (status == TUTTI_OK) status = wait_locked(works[i], deadline_ns, timeout_ms, &ended);
+        bool ended = status == TUTTI_OK && is_done(works[i]);
+        if (status == TUTTI_OK && !ended) status = wait_locked(works[i], deadline_ns, timeout_ms, &ended);
         if (status != TUTTI_OK && (first == TUTTI_OK || (ended && timed_out))) {
             first = status;
             timed_out = !ended;

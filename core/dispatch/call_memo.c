@@ -62,17 +62,24 @@ static bool repeats_message(const struct call_memo *last, const tutti_op *op, co
     return tensor->data != NULL && is_alike(tensor, op->kind == TUTTI_SEND ? &last->in : &last->out);
 }
 
-/* Translates the peer of a message, unless it is the last one's. */
-static int translate_peer(const struct tutti_group *group, struct call_memo *last, tutti_op *op, const tutti_opts *opts)
+/* Does translate_peer's work for another peer than the last one's. */
+__attribute__((noinline)) static int translate_other(const struct tutti_group *group, struct call_memo *last,
+                                                     tutti_op *op, const tutti_opts *opts)
 {
     int32_t given = op->root;
-    if (given != last->given_root || opts->group_rank != last->group_rank) {
-        int status = check_root(group, op, opts);
-        if (status != TUTTI_OK) return status;
-        last->given_root = given;
-        last->group_rank = opts->group_rank;
-        last->root = op->root;
-    }
+    int status = check_root(group, op, opts);
+    if (status != TUTTI_OK) return status;
+    last->given_root = given;
+    last->group_rank = opts->group_rank;
+    last->root = op->root;
+    return TUTTI_OK;
+}
+
+/* Translates the peer of a message. */
+static int translate_peer(const struct tutti_group *group, struct call_memo *last, tutti_op *op, const tutti_opts *opts)
+{
+    if (op->root != last->given_root || opts->group_rank != last->group_rank)
+        return translate_other(group, last, op, opts);
     op->root = last->root;
     return TUTTI_OK;
 }
@@ -96,15 +103,11 @@ static void remember(const struct tutti_group *group, struct call_memo *last, in
     last->any_memory = is_one && (op->n_in > 0 ? last->in.data : last->out.data) != NULL;
 }
 
-int call_memo_check(struct tutti_group *group, tutti_op *op, const tutti_opts *opts, uint64_t *fingerprint)
+/* Does call_memo_check's work for other calls than repeated messages. */
+__attribute__((noinline)) static int check_other(struct tutti_group *group, struct call_memo *last, tutti_op *op,
+                                                 const tutti_opts *opts, uint64_t *fingerprint)
 {
-    struct call_memo *last = &group->call_memos[op->kind];
     int32_t given_root = op->root;
-    if (repeats_message(last, op, opts)) {
-        op->dtype = last->dtype;
-        *fingerprint = last->fingerprint;
-        return translate_peer(group, last, op, opts);
-    }
     bool is_alike_but_memory = repeats(last, op, opts), is_same = is_alike_but_memory && has_same_memory(last, op);
     if (is_same || (is_alike_but_memory && may_replace_memory(last, op))) {
         if (!is_same) replace_memory(group, last, op);
@@ -123,4 +126,13 @@ int call_memo_check(struct tutti_group *group, tutti_op *op, const tutti_opts *o
     op->call = ++group->calls;
     remember(group, last, given_root, op, opts, *fingerprint);
     return TUTTI_OK;
+}
+
+int call_memo_check(struct tutti_group *group, tutti_op *op, const tutti_opts *opts, uint64_t *fingerprint)
+{
+    struct call_memo *last = &group->call_memos[op->kind];
+    if (!repeats_message(last, op, opts)) return check_other(group, last, op, opts, fingerprint);
+    op->dtype = last->dtype;
+    *fingerprint = last->fingerprint;
+    return translate_peer(group, last, op, opts);
 }

@@ -40,7 +40,7 @@ void work_give_back(struct engine *engine, struct tutti_work *work)
 
 static void clear_result(struct tutti_work *work, struct engine *engine)
 {
-    memset(work, 0, offsetof(struct tutti_work, op));
+    clear(work, offsetof(struct tutti_work, op));
     work->engine = engine;
     work->references = 1;
     work->event_fd = -1;
@@ -176,6 +176,17 @@ static void append_age(struct tutti_work *work, int status)
     work->text = longer;
 }
 
+/* Keeps the message of a work that ends with an error, and passes it to the parent. */
+static void keep_error(struct tutti_work *work, int status, const char *text)
+{
+    struct tutti_work *parent = work->parent;
+    if (work->text == NULL) work->text = strdup(text != NULL ? text : error_text());
+    append_age(work, status);
+    if (parent == NULL || parent->failing != TUTTI_OK) return;
+    parent->failing = status;
+    parent->text = work->text != NULL ? strdup(work->text) : NULL;
+}
+
 void work_end(struct tutti_work *work, int status, const char *text)
 {
     struct engine *engine = work->engine;
@@ -185,12 +196,7 @@ void work_end(struct tutti_work *work, int status, const char *text)
     bool awaited = work->awaited;
     if (work->packing != NULL) engine->hooks->part_ended(work, status);
     work->status = status;
-    if (status != TUTTI_OK && work->text == NULL) work->text = strdup(text != NULL ? text : error_text());
-    append_age(work, status);
-    if (parent != NULL && status != TUTTI_OK && parent->failing == TUTTI_OK) {
-        parent->failing = status;
-        parent->text = work->text != NULL ? strdup(work->text) : NULL;
-    }
+    if (status != TUTTI_OK) keep_error(work, status, text);
     if (work->start_ns > 0 && work->duration_ns == 0) work->duration_ns = engine_time_ns(engine) - work->start_ns;
     if (work->entry != NULL && work->found.source >= 0) parent->found = work->found;
     if (work->stage != NULL) engine->hooks->stage_ended(work->stage);

@@ -77,9 +77,9 @@ static int receive_arrived(struct proto_group *group, tutti_request *request, st
     return header.kind == KIND_EAGER ? status : answer_rts(group, request, &header);
 }
 
-/* Returns the oldest message that the receive takes, or NULL.  Discards messages from ranks outside the group, because
- * no receive will ever take them. */
-static struct proto_arrival *find_arrived(const struct proto_group *group, const tutti_request *request, int32_t peer)
+/* Does find_arrived's work if there are any messages. */
+__attribute__((noinline)) static struct proto_arrival *search_arrived(const struct proto_group *group,
+                                                                      const tutti_request *request, int32_t peer)
 {
     tutti_matcher *messages = &group->proto->messages;
     tutti_match_key key = tutti_match_receive_key(request, group->id, peer);
@@ -90,6 +90,13 @@ static struct proto_arrival *find_arrived(const struct proto_group *group, const
         free(message); /* the first member of its struct proto_arrival */
     }
     return (struct proto_arrival *)(void *)message;
+}
+
+/* Returns the oldest message that the receive takes, or NULL.  Discards messages from ranks outside the group, because
+ * no receive will ever take them. */
+static struct proto_arrival *find_arrived(const struct proto_group *group, const tutti_request *request, int32_t peer)
+{
+    return group->proto->messages.n_messages > 0 ? search_arrived(group, request, peer) : NULL;
 }
 
 /* ---- posting ------------------------------------------------------------------------------------------------- */
