@@ -17,6 +17,7 @@
 #include "coll/coll.h"
 #include "diagnose/control_channel.h"
 #include "diagnose/health.h"
+#include "diagnose/recorder.h"
 #include "group/allocations.h"
 #include "group/backends.h"
 #include "group/creation.h"
@@ -76,6 +77,7 @@ struct group_use {
 static void free_group(struct tutti_group *group)
 {
     struct engine *engine = group->engine;
+    recorder_remove(group);
     if (engine != NULL) {
         engine_lock(engine);
         creation_forget(group);
@@ -218,6 +220,7 @@ static int fill(struct tutti_group *group, const struct group_args *args)
     if (group->cache == NULL || group->health == NULL)
         return error_set(TUTTI_ERR_NO_MEMORY, "out of memory for group %s", group->name);
     group->stragglers = health_stragglers(group->health);
+    recorder_add(group);
     return make_store(group, args);
 }
 
