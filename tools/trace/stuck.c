@@ -29,11 +29,12 @@ static void add_to(struct set *set, int i)
     set->has[i] = true;
 }
 
-/* Prints "rank 2" or "ranks 0-3, 7". */
-static void print_ranks(const struct set *set)
+/* Prints "rank 2" or "ranks 0-3, 7".  begins: at the beginning of a sentence. */
+static void print_ranks(const struct set *set, bool begins)
 {
     const int *ranks = set->group->ranks;
-    const char *before = set->n == 1 ? "rank " : "ranks ";
+    const char *before = set->n == 1 ? "ank " : "anks ";
+    printf(begins ? "R" : "r");
     for (int first = 0, next; first < set->group->n; first = next) {
         next = first + 1;
         if (!set->has[first]) continue;
@@ -125,7 +126,7 @@ static int print_calls(const struct group *group, uint64_t seq)
         if (printed.has[i] || view_find(&group->views[i], seq) == NULL || !make_set(group, &alike)) continue;
         collect_alike(group, seq, i, &alike, &printed);
         printf(n++ > 0 ? "; " : "");
-        print_ranks(&alike);
+        print_ranks(&alike, false);
         printf(" called %s", view_find(&group->views[i], seq)->call);
         free(alike.has);
     }
@@ -213,7 +214,7 @@ static void print_point(const struct groups *groups, const struct group *group, 
     if (point->waiting.n == group->n)
         printf("All ranks");
     else
-        print_ranks(&point->waiting);
+        print_ranks(&point->waiting, true);
     printf(point->waiting.n == 1 ? " waits in " : " wait in ");
     print_op(point->op);
     printf(" for %.1f s", seconds_since(point->view, point->op->issued));
@@ -223,7 +224,7 @@ static void print_point(const struct groups *groups, const struct group *group, 
         if (point->missing.has[i]) print_missing(groups, group, i);
     if (point->absent.n > 0) {
         printf("    ");
-        print_ranks(&point->absent);
+        print_ranks(&point->absent, true);
         printf(point->absent.n == 1 ? " has no file: it may be the one that is awaited.\n"
                                     : " have no file: they may be the ones that are awaited.\n");
     }
@@ -313,7 +314,7 @@ static void print_absent(const struct group *group)
         if (group->views[i].group == NULL) add_to(&absent, i);
     if (absent.n > 0) {
         printf("  No file has ");
-        print_ranks(&absent);
+        print_ranks(&absent, false);
         printf(": killed, stopped, without this group, or with files in another folder.\n");
     }
     free(absent.has);
