@@ -75,6 +75,7 @@ static inline uint32_t record_issue(struct record_ring *ring, int64_t *clock_ns,
     if (__builtin_expect(number == ring->due, 0)) record_refill(ring, clock_ns);
     struct record *record = &ring->slots[number & ring->mask];
     ring->next = number + 1;
+    __builtin_prefetch(&ring->slots[(number + 1) & ring->mask], 1); /* a ring is larger than the first-level cache */
     record->fingerprint = fingerprint;
     record->kind_state = (uint32_t)op->kind;
     record->dtype = (int32_t)op->dtype;

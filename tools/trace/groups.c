@@ -7,10 +7,10 @@ enum { RANKS_MOST = 1 << 20 };
 
 static bool fill_group(struct group *group, const struct record_group *from)
 {
-    int most = from->size > 0 && from->size < RANKS_MOST ? from->size : RANKS_MOST;
+    int most = from->size < 0 ? 0 : from->size < RANKS_MOST ? from->size : RANKS_MOST;
     group->name = from->name;
     group->id = from->id;
-    group->ranks = malloc((size_t)most * sizeof *group->ranks);
+    group->ranks = malloc(((size_t)most + 1) * sizeof *group->ranks);
     if (group->ranks == NULL) return false;
     group->n = record_ranks(from->ranks, group->ranks, most);
     group->views = calloc((size_t)group->n + 1, sizeof *group->views);
@@ -98,7 +98,10 @@ const struct record_op *view_waiting(const struct view *view)
 
 const struct record_op *view_find(const struct view *view, uint64_t seq)
 {
-    for (size_t i = 0; view->group != NULL && i < view->group->n; i++)
+    if (view->group == NULL || view->group->n == 0) return NULL;
+    uint64_t guess = seq - op_of(view, 0)->seq; /* collectives come first, in order and without gaps */
+    if (guess < view->group->n && op_of(view, guess)->seq == seq) return op_of(view, guess);
+    for (size_t i = 0; i < view->group->n; i++)
         if (op_of(view, i)->seq == seq) return op_of(view, i);
     return NULL;
 }
