@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "trace/commands.h"
 #include "trace/groups.h"
-#include "trace/trace.h"
 
 enum { CALLS_MOST = 16, POINTS_MOST = 8, MESSAGES_MOST = 16 };
 
