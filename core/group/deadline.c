@@ -23,7 +23,7 @@ static void time_out(struct tutti_work *work, int64_t now)
     snprintf(text, sizeof text, "%s: rank %d waited %.3f s for %s%s", what,
              work->group->global_ranks[work->group->rank], (double)(now - work->start_ns) / 1e9, stragglers, unmatched);
     if (work_is_message(work)) {
-        recorder_failed(work->group, TUTTI_ERR_TIMEOUT, text);
+        if (work->op.timeout_ms > 0) recorder_failed(work->group, TUTTI_ERR_TIMEOUT, text); /* else it is a poll */
         work_withdraw(work, TUTTI_ERR_TIMEOUT, text);
         return;
     }

@@ -775,9 +775,9 @@ TUTTI_API int tutti_mark(const char *text);
 
 /* Writes the records of all groups of this process to the file rank-RANK.record of a folder, whose name may contain %h
  * (host name), %p (process id) and %r (rank).  It is made if its parent exists, and an older file is replaced.  NULL:
- * the folder that TUTTI_RECORD_DIR names.  Takes at most about 3 s more than the engines' locks allow: a group whose
- * lock another thread holds for long is written without its operations under way.  Must not be called from a signal
- * handler.  Errors: INVALID_ARGUMENT (no folder), SYSTEM (the file cannot be written; the message says why). */
+ * the folder that TUTTI_RECORD_DIR names.  Waits about 3 s at most, for a slow file system or another thread.  If a
+ * thread is inside a backend meanwhile, its groups are written without what their operations wait for.  Must not be
+ * called from a signal handler.  Errors: INVALID_ARGUMENT (no folder), SYSTEM (the file cannot be written; the message says why). */
 TUTTI_API int tutti_record_write(const char *folder);
 
 /* ---- starting ranks ---------------------------------------------------------------------------------------- */

@@ -8,7 +8,7 @@
 #include "trace/commands.h"
 #include "trace/groups.h"
 
-enum { CALLS_MOST = 16, POINTS_MOST = 8, MESSAGES_MOST = 16 };
+enum { CALLS_MOST = 16, POINTS_MOST = 8, MESSAGES_MOST = 16, MISSING_MOST = 8 };
 
 /* A set of a group's ranks, by their place in it. */
 struct set {
@@ -208,6 +208,27 @@ static bool make_point(const struct group *group, uint64_t seq, struct point *po
     return made;
 }
 
+/* Says where the ranks are that have not called it: of many ranks only the first. */
+static void print_all_missing(const struct groups *groups, const struct group *group, const struct point *point)
+{
+    struct set rest;
+    int n = 0;
+    if (!make_set(group, &rest)) return;
+    for (int i = 0; i < group->n; i++) {
+        if (!point->missing.has[i]) continue;
+        if (n++ < MISSING_MOST)
+            print_missing(groups, group, i);
+        else
+            add_to(&rest, i);
+    }
+    if (rest.n > 0) {
+        printf("    ");
+        print_ranks(&rest, true);
+        printf(rest.n == 1 ? " has not called it either.\n" : " have not called it either.\n");
+    }
+    free(rest.has);
+}
+
 static void print_point(const struct groups *groups, const struct group *group, const struct point *point)
 {
     printf("  ");
@@ -220,8 +241,7 @@ static void print_point(const struct groups *groups, const struct group *group, 
     printf(" for %.1f s", seconds_since(point->view, point->op->issued));
     print_mark(point->view, point->op);
     printf(".\n");
-    for (int i = 0; i < group->n; i++)
-        if (point->missing.has[i]) print_missing(groups, group, i);
+    print_all_missing(groups, group, point);
     if (point->absent.n > 0) {
         printf("    ");
         print_ranks(&point->absent, true);
