@@ -77,7 +77,6 @@ struct group_use {
 static void free_group(struct tutti_group *group)
 {
     struct engine *engine = group->engine;
-    recorder_remove(group);
     if (engine != NULL) {
         engine_lock(engine);
         creation_forget(group);
@@ -86,6 +85,7 @@ static void free_group(struct tutti_group *group)
         if (group->reported_status != TUTTI_OK) engine->n_reported--;
         engine_unlock(engine);
     }
+    recorder_remove(group); /* once the engine cannot fail it any more */
     while (group->uses != NULL) {
         struct group_use *use = group->uses;
         group->uses = use->next;

@@ -136,8 +136,8 @@ struct tutti_group {
     bool rank0_hosts_store;              /* root: the store ends with rank 0's process */
     struct failure_broadcast *broadcast; /* set while the failure is sent to all members */
     LIST_ENTRY(tutti_group) recorded;    /* the groups of this process: see recorder.c */
-    bool is_recorded;
-    char *recorded_waits; /* the operations under way when the group failed, as lines of the record */
+    atomic_bool is_recorded;             /* written under the recorder's lock */
+    char *recorded_waits;                /* the operations under way when the group failed, as lines of the record */
 };
 
 /* Returns the ring of operations with this sequence number. */
