@@ -44,6 +44,11 @@ void log_set_rank(int rank)
     atomic_store_explicit(&known_rank, rank, memory_order_relaxed); /* relaxed: no other data depends on it */
 }
 
+int log_rank(void)
+{
+    return atomic_load_explicit(&known_rank, memory_order_relaxed);
+}
+
 /* Writes "tutti[2] warn: ", with a dash if the rank is unknown. */
 static int write_prefix(char *line, size_t size, int level)
 {

@@ -10,6 +10,9 @@ void log_write(int level, const char *format, ...) __attribute__((format(printf,
 /* Sets the rank that later lines carry.  Until then they carry RANK's value, which MPI launchers do not set. */
 void log_set_rank(int rank);
 
+/* Returns that rank, or -1. */
+int log_rank(void);
+
 /* True if a line of this level would be written.  Guards text that is expensive to compute. */
 int log_enabled(int level);
 

@@ -4,6 +4,12 @@
 #include "dispatch/hazards.h"
 #include "dispatch/packing.h"
 
+static void record(struct tutti_work *work)
+{
+    work->record =
+        record_issue(group_record(work->group, work->op.sequence), &work->engine->now_ns, &work->op, work->fingerprint);
+}
+
 int issue_new(struct tutti_group *group, tutti_op *op, uint64_t fingerprint, const tutti_opts *opts, bool async,
               struct tutti_work **out)
 {
@@ -14,11 +20,13 @@ int issue_new(struct tutti_group *group, tutti_op *op, uint64_t fingerprint, con
     work->fingerprint = issue_place(group, op, fingerprint, opts, async);
     issue_fill(work, group, op, opts);
     int status = issue_detach(work);
-    if (status == TUTTI_OK)
-        *out = work;
-    else
+    if (status != TUTTI_OK) {
         work_release_locked(work);
-    return status;
+        return status;
+    }
+    if (op->kind != TUTTI_COPY) record(work);
+    *out = work;
+    return TUTTI_OK;
 }
 
 void issue_enlist(struct tutti_work *work)
@@ -36,6 +44,7 @@ void issue_undo(struct tutti_work *work)
     TAILQ_REMOVE(&engine->active, work, link);
     TAILQ_REMOVE(&work->group->works, work, group_link);
     if (work->async) engine_count_async(engine, -1);
+    record_undo(group_record(work->group, work->op.sequence), work->record);
     packing_free(work->packing);
     work->references = 1;
     work_release_locked(work);

@@ -8,6 +8,7 @@
 #include "group/group_check.h"
 #include "op/fingerprint.h"
 #include "op/op.h"
+#include "op/record.h"
 #include "progress/work.h"
 
 /* Gives op its place in the group.  Returns its fingerprint there. */

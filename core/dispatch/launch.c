@@ -15,6 +15,7 @@
  * fails. */
 static void dispatch_late(struct tutti_work *work)
 {
+    record_start(group_record(work->group, work->op.sequence), work->record, engine_time_ns(work->engine));
     int status = route_work(work);
     if (status >= 0) return;
     work->request.owner = NULL; /* no backend owns it */

@@ -61,10 +61,13 @@ static inline __attribute__((always_inline)) int dispatch_or_finish(struct tutti
     struct tutti_work *work = work_spare(engine);
     if (work == NULL) return TUTTI_ERR_UNSUPPORTED;
     fingerprint = issue_place(group, op, fingerprint, opts, op->async);
+    struct record_ring *ring = group_record(group, op->sequence);
+    uint32_t record = record_issue(ring, &engine->now_ns, op, fingerprint);
     int status = dispatch_at_once(work, group, op, fingerprint, entry);
     if (status == TUTTI_REQUEST_PENDING) {
         int ended = work->status;
         become_work(work, group, op, opts);
+        work->record = record;
         issue_detach_message(work);
         issue_enlist(work);
         *out = work;
@@ -79,12 +82,14 @@ static inline __attribute__((always_inline)) int dispatch_or_finish(struct tutti
         return status;
     }
     if (status == TUTTI_REQUEST_DONE) {
+        record_end(ring, record, TUTTI_OK, 0);
         issue_advance(group, op, fingerprint);
         if (wants_report(op, opts)) return complete_at_once(work, group, op, opts, out);
     } else if (status < 0 && status != TUTTI_ERR_UNSUPPORTED && op->sequence == 0) {
         become_work(work, group, op, opts);
         failure_explain(work, &work->request, status);
     }
+    if (status != TUTTI_REQUEST_DONE) record_undo(ring, record);
     work_give_back(engine, work);
     if (status == TUTTI_ERR_PEER_LOST) return launch_explain_loss(group, op);
     return status == TUTTI_REQUEST_COMPARE ? TUTTI_ERR_UNSUPPORTED : status;

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "diagnose/health.h"
+#include "diagnose/recorder.h"
 #include "diagnose/stragglers.h"
 #include "group/group_fail.h"
 #include "group/unmatched.h"
@@ -22,6 +23,7 @@ static void time_out(struct tutti_work *work, int64_t now)
     snprintf(text, sizeof text, "%s: rank %d waited %.3f s for %s%s", what,
              work->group->global_ranks[work->group->rank], (double)(now - work->start_ns) / 1e9, stragglers, unmatched);
     if (work_is_message(work)) {
+        if (work->op.timeout_ms > 0) recorder_failed(work->group, TUTTI_ERR_TIMEOUT, text); /* else it is a poll */
         work_withdraw(work, TUTTI_ERR_TIMEOUT, text);
         return;
     }
@@ -35,10 +37,12 @@ static void end_left(struct tutti_work *work, int peer)
     char what[160], text[ERROR_TEXT_MAX];
     work_describe(work, what, sizeof what);
     snprintf(text, sizeof text, "%s: rank %d has destroyed the group", what, work->group->global_ranks[peer]);
-    if (work_is_message(work))
+    if (work_is_message(work)) {
+        recorder_failed(work->group, TUTTI_ERR_ABORTED, text);
         work_withdraw(work, TUTTI_ERR_ABORTED, text);
-    else
+    } else {
         group_fail(work->group, TUTTI_ERR_ABORTED, text, true);
+    }
 }
 
 static void warn_late(struct tutti_work *work, int64_t now)

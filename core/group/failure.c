@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "diagnose/health.h"
+#include "diagnose/recorder.h"
 #include "group/group_fail.h"
 #include "progress/work.h"
 
@@ -42,6 +43,7 @@ int failure_explain(const struct tutti_work *work, const tutti_request *request,
 void failure_end(struct tutti_work *work, int status)
 {
     if (work_is_message(work) && status != TUTTI_ERR_PEER_LOST) {
+        recorder_failed(work->group, status, work->text != NULL ? work->text : error_name(status));
         work_withdraw(work, status, NULL);
         return;
     }

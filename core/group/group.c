@@ -17,6 +17,7 @@
 #include "coll/coll.h"
 #include "diagnose/control_channel.h"
 #include "diagnose/health.h"
+#include "diagnose/recorder.h"
 #include "group/allocations.h"
 #include "group/backends.h"
 #include "group/creation.h"
@@ -84,6 +85,7 @@ static void free_group(struct tutti_group *group)
         if (group->reported_status != TUTTI_OK) engine->n_reported--;
         engine_unlock(engine);
     }
+    recorder_remove(group); /* once the engine cannot fail it any more */
     while (group->uses != NULL) {
         struct group_use *use = group->uses;
         group->uses = use->next;
@@ -218,6 +220,7 @@ static int fill(struct tutti_group *group, const struct group_args *args)
     if (group->cache == NULL || group->health == NULL)
         return error_set(TUTTI_ERR_NO_MEMORY, "out of memory for group %s", group->name);
     group->stragglers = health_stragglers(group->health);
+    recorder_add(group);
     return make_store(group, args);
 }
 

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "diagnose/health.h"
+#include "diagnose/recorder.h"
 #include "group/cause.h"
 #include "group/entries.h"
 #include "group/failure_broadcast.h"
@@ -133,13 +134,15 @@ static void fail_group(struct tutti_group *group, int status, const char *text, 
     snprintf(copy, sizeof copy, "%s", text);
     if (is_cause) describe_disowned(group, copy);
     if (is_cause) status = TUTTI_ERR_SYSTEM; /* the failure that was reported is a consequence */
-    if (group->failed == TUTTI_OK) {
+    bool fails = group->failed == TUTTI_OK;
+    if (fails) {
         if (propagate && !settled && !is_cause) settled = prefer_reported(group, &status, copy);
         if (propagate && !settled && !group->shut && !is_cause) {
             name_rank(group, status, copy);
             status = cause_settle(group, status, copy);
         }
         record_failure(group, status, copy);
+        recorder_keep_waits(group);
         if (propagate && !group->shut) health_send_failure(group);
         if (propagate && !group->shut) failure_broadcast_send(group);
         group->engine->hooks->group_failed(group);
@@ -156,6 +159,7 @@ static void fail_group(struct tutti_group *group, int status, const char *text, 
         work->text = NULL;
         work_withdraw(work, status, copy);
     }
+    if (fails) recorder_failed(group, status, copy); /* last, because peers wait for the failure */
 }
 
 void group_fail(struct tutti_group *group, int status, const char *text, bool propagate)

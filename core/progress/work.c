@@ -198,6 +198,7 @@ void work_end(struct tutti_work *work, int status, const char *text)
     work->status = status;
     if (status != TUTTI_OK) keep_error(work, status, text);
     if (work->start_ns > 0 && work->duration_ns == 0) work->duration_ns = engine_time_ns(engine) - work->start_ns;
+    record_end(group_record(group, work->op.sequence), work->record, status, work->start_ns > 0 ? engine->now_ns : 0);
     if (work->entry != NULL && work->found.source >= 0) parent->found = work->found;
     if (work->stage != NULL) engine->hooks->stage_ended(work->stage);
     if (status == TUTTI_OK) work_report_message(&work->outs, &work->found);

@@ -13,6 +13,7 @@
 #include "coll/tuning.h"
 #include "op/control_message.h"
 #include "op/op.h"
+#include "op/record.h"
 #include "plugin/backend_spec.h"
 
 struct coll_hosts;
@@ -68,6 +69,7 @@ struct tutti_group {
     uint64_t sequence;       /* sequence number of the last collective issued */
     uint64_t past;           /* hash of all collectives issued: see fingerprint_with_past */
     int64_t timeout_ms;
+    struct record_ring record, record_messages; /* of collectives, and of operations without a sequence number */
     struct plan_cache *cache;
     struct health *health;
     struct stragglers *stragglers;   /* owned by health */
@@ -133,7 +135,16 @@ struct tutti_group {
     bool in_collective;                  /* set while the call of a collective checks whether the group is usable */
     bool rank0_hosts_store;              /* root: the store ends with rank 0's process */
     struct failure_broadcast *broadcast; /* set while the failure is sent to all members */
+    LIST_ENTRY(tutti_group) recorded;    /* the groups of this process: see recorder.c */
+    atomic_bool is_recorded;             /* written under the recorder's lock */
+    char *recorded_waits;                /* the operations under way when the group failed, as lines of the record */
 };
+
+/* Returns the ring of operations with this sequence number. */
+static inline struct record_ring *group_record(struct tutti_group *group, uint64_t sequence)
+{
+    return sequence != 0 ? &group->record : &group->record_messages;
+}
 
 /* Returns a timeout in milliseconds: the given one, or the group's. */
 static inline int64_t group_timeout(const struct tutti_group *group, int64_t given)

@@ -52,6 +52,7 @@ struct tutti_work {
     bool async;                         /* counted in engine->n_async */
     bool awaited;                       /* a caller sleeps until it ends */
     bool point_to_point;
+    uint32_t record; /* handle of its record; 0: none */
     bool group_rank;
     bool moved; /* a request has completed since `asked_ns` */
     bool warned;

@@ -763,6 +763,24 @@ TUTTI_API uint64_t tutti_get_sequence(const tutti_group *group);
  * is ignored. */
 TUTTI_API void tutti_work_free(tutti_work *work);
 
+/* ---- flight recorder --------------------------------------------------------------------------------------- */
+
+/* Each group keeps its last 1,024 collectives and its last 1,024 messages.  If TUTTI_RECORD_DIR is set, each rank
+ * writes them to that folder when one of its operations fails or times out.  docs/flight-recorder.md describes the
+ * file, and `tutti-trace stuck FOLDER` says what the ranks' files show. */
+
+/* Names what the program does from now on, such as "epoch 3": operations of all threads of this process are recorded
+ * with the text.  The last 64 texts are kept, 79 bytes of each.  Errors: INVALID_ARGUMENT (text is NULL). */
+TUTTI_API int tutti_mark(const char *text);
+
+/* Writes the records of all groups of this process to the file rank-RANK.record of a folder, whose name may contain %h
+ * (host name), %p (process id) and %r (rank).  It is made if its parent exists, and an older file is replaced.  NULL:
+ * the folder that TUTTI_RECORD_DIR names.  Waits about 3 s at most, for a slow file system or another thread.  If a
+ * thread is inside a backend meanwhile, its groups are written without what their operations wait for.  Must not be
+ * called from a signal handler.  Errors: INVALID_ARGUMENT (no folder), SYSTEM (the file cannot be written; the message
+ * says why). */
+TUTTI_API int tutti_record_write(const char *folder);
+
 /* ---- starting ranks ---------------------------------------------------------------------------------------- */
 
 /* Runs fn(rank, argument) in nprocs child processes that share one rendezvous, as torch.multiprocessing.spawn does, and

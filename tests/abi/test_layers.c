@@ -214,7 +214,7 @@ static const struct rule {
     {"examples/minimal_backend/*", KIT},
     {"examples/*", PUBLIC " <tutti/train/*>"},
     {"train/*", PUBLIC " <tutti/train/*>"}, /* what it lacks there, other programs lack too */
-    {"tools/*", PUBLIC " bench/* run/* conformance/*"},
+    {"tools/*", PUBLIC " bench/* run/* conformance/* trace/*"},
     {"backends/nccl/*", KIT " cuda/*"},
     {"backends/tcp/*", KIT " tcp/*"},
     {"backends/*/*", KIT},

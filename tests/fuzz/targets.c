@@ -21,5 +21,6 @@ const struct fuzz_target fuzz_targets[] = {
     {"tuning", fuzz_tuning},
     {"dlpack", fuzz_dlpack},
     {"checkpoint", fuzz_checkpoint},
+    {"flight_record", fuzz_flight_record},
     {NULL, NULL},
 };

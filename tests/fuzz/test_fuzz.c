@@ -13,6 +13,8 @@
 #include "../../backends/tcp/base/peer_handshake.c"
 #include "../../backends/tcp/net/wire.c"
 #include "../../backends/tcp/p2p/kinds.c"
+#include "../../tools/trace/groups.c"
+#include "../../tools/trace/record.c"
 #include "targets.h"
 
 /* Runs on a copy, so that a sanitizer sees a read beyond it. */

@@ -1,0 +1,382 @@
+/* The flight recorder's files, and what `tutti-trace stuck` says about them: small jobs under tutti-run, in which a
+ * rank skips a collective, calls another one, dies, or is asked by a signal. */
+#include "tools/launch.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <tutti/tutti.h>
+#include <unistd.h>
+
+#include "train/scratch_folder.h"
+
+enum { RANKS = 3, MESSAGES = 3000, HANG_MS = 30000 };
+
+static char self[4096];
+
+/* ---- the ranks --------------------------------------------------------------------------------------------------- */
+
+#define TRY(condition)                                                                                                 \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "line %d: %s\n", __LINE__, tutti_last_error());                                            \
+            return 1;                                                                                                  \
+        }                                                                                                              \
+    } while (0)
+
+/* Two collectives that all ranks call. */
+static int begin(int64_t timeout_ms)
+{
+    float x[4] = {0};
+    TRY(tutti_init_process_group("tcp", &(tutti_init_opts){.timeout_ms = timeout_ms}) == TUTTI_OK);
+    TRY(tutti_mark("epoch 3") == TUTTI_OK && tutti_mark(NULL) == TUTTI_ERR_INVALID_ARGUMENT);
+    TRY(tutti_all_reduce(tutti_view(x, 4), TUTTI_SUM, NULL) == TUTTI_OK);
+    TRY(tutti_mark("100% done") == TUTTI_OK);
+    TRY(tutti_barrier(NULL) == TUTTI_OK);
+    return 0;
+}
+
+/* Rank 1 does not call the second all_reduce.  It waits for a message, or outside of the library. */
+static int skip_one(bool in_message)
+{
+    double x[5] = {0};
+    tutti_work *work = NULL;
+    TRY(begin(400) == 0);
+    if (tutti_get_rank(NULL) != 1)
+        TRY(tutti_all_reduce(tutti_view(x, 5), TUTTI_MAX, NULL) == TUTTI_ERR_TIMEOUT);
+    else if (in_message)
+        TRY(tutti_recv(tutti_view(x, 1), 2, tutti_with(.tag = 7, .timeout_ms = HANG_MS)) == TUTTI_ERR_ABORTED);
+    else
+        while (tutti_irecv(tutti_view(x, 1), 2, NULL, &work) == TUTTI_OK) {
+            tutti_work_free(work); /* until the progress thread has heard of the failure */
+            usleep(200000);
+        }
+    return 0;
+}
+
+static int differ(void)
+{
+    float x[4] = {0};
+    TRY(begin(HANG_MS) == 0);
+    int status = tutti_all_reduce(tutti_view(x, tutti_get_rank(NULL) == 1 ? 3 : 4), TUTTI_SUM, NULL);
+    TRY(status == TUTTI_ERR_MISMATCH);
+    return 0;
+}
+
+/* The others ignore the launcher's SIGTERM, which may come before they have written. */
+static int die(void)
+{
+    float x[4] = {0};
+    signal(SIGTERM, SIG_IGN);
+    TRY(begin(HANG_MS) == 0);
+    if (tutti_get_rank(NULL) == 1) raise(SIGKILL);
+    TRY(tutti_all_reduce(tutti_view(x, 4), TUTTI_SUM, NULL) == TUTTI_ERR_PEER_LOST);
+    return 0;
+}
+
+static void own_handler(int signal)
+{
+    (void)signal;
+    if (write(STDOUT_FILENO, "own\n", 4) < 0) _exit(1);
+}
+
+/* Rank 1 has a handler of its own, and writes by call. */
+static int wait_for_signal(void)
+{
+    if (strcmp(getenv("RANK"), "1") == 0) signal(SIGUSR2, own_handler);
+    TRY(begin(HANG_MS) == 0);
+    printf("ready\n");
+    fflush(stdout);
+    if (tutti_get_rank(NULL) != 1) return tutti_barrier(NULL) == TUTTI_OK ? 0 : 1;
+    pause();
+    TRY(tutti_record_write(NULL) == TUTTI_OK);
+    pause();
+    return 0;
+}
+
+static int exchange(void)
+{
+    static int32_t in[MESSAGES], out[MESSAGES];
+    int peer = 1 - tutti_get_rank(NULL);
+    for (int i = 0; i < MESSAGES; i++) {
+        tutti_work *works[2];
+        TRY(tutti_irecv(tutti_view(&in[i], 1), peer, NULL, &works[0]) == TUTTI_OK);
+        TRY(tutti_isend(tutti_view(&out[i], 1), peer, NULL, &works[1]) == TUTTI_OK);
+        TRY(tutti_wait_all(works, 2, TUTTI_DEFAULT_TIMEOUT) == TUTTI_OK);
+    }
+    return 0;
+}
+
+/* Rank 0 and rank 1 exchange more messages than are recorded.  Then each writes, into a folder of its own. */
+static int write_by_call(void)
+{
+    char name[128];
+    TRY(begin(HANG_MS) == 0);
+    int rank = tutti_get_rank(NULL);
+    if (rank < 2 && exchange() != 0) return 1;
+    TRY(tutti_record_write(NULL) == TUTTI_ERR_INVALID_ARGUMENT);
+    snprintf(name, sizeof name, "%s/by-%%r-%%x%%", getenv("TEST_FOLDER"));
+    TRY(tutti_record_write(name) == TUTTI_OK);
+    TRY(tutti_record_write("/proc/none") == TUTTI_ERR_SYSTEM);
+    struct rlimit none = {0, RLIM_INFINITY}; /* as on a full disk */
+    TRY(setrlimit(RLIMIT_FSIZE, &none) == 0);
+    TRY(tutti_record_write(name) == TUTTI_ERR_SYSTEM && strstr(tutti_last_error(), "cannot write the record") != NULL);
+    TRY(tutti_barrier(NULL) == TUTTI_OK);
+    return tutti_destroy_process_group(NULL) == TUTTI_OK ? 0 : 1;
+}
+
+static int rank_main(const char *what)
+{
+    if (strcmp(what, "skip") == 0) return skip_one(false);
+    if (strcmp(what, "message") == 0) return skip_one(true);
+    if (strcmp(what, "differ") == 0) return differ();
+    if (strcmp(what, "die") == 0) return die();
+    return strcmp(what, "signal") == 0 ? wait_for_signal() : write_by_call();
+}
+
+/* ---- the tool ---------------------------------------------------------------------------------------------------- */
+
+#define TRACE TUTTI_BUILD_DIR "/bin/tutti-trace"
+
+/* Returns what `tutti-trace stuck` prints about the folder. */
+static char *stuck(int status)
+{
+    static char text[65536];
+    char command[4200];
+    snprintf(command, sizeof command, "%s stuck %s 2>&1", TRACE, folder);
+    FILE *output = popen(command, "r");
+    assert_non_null(output);
+    size_t used = fread(text, 1, sizeof text - 1, output);
+    text[used] = '\0';
+    int ended = pclose(output);
+    assert_true(WIFEXITED(ended));
+    if (WEXITSTATUS(ended) != status) fail_msg("status %d: %s", WEXITSTATUS(ended), text);
+    return text;
+}
+
+static void says(const char *text, const char *sentence)
+{
+    if (strstr(text, sentence) == NULL) fail_msg("no \"%s\" in:\n%s", sentence, text);
+}
+
+/* Runs a job whose ranks write to the folder. */
+static struct launch run(const char *what)
+{
+    setenv("TUTTI_RECORD_DIR", folder, 1);
+    struct launch launch = RUN("-n", "3", "--no-prefix", self, "rank", what);
+    unsetenv("TUTTI_RECORD_DIR");
+    return launch;
+}
+
+/* Runs a job whose ranks all must end with the status. */
+static void run_to(const char *what, int status)
+{
+    struct launch launch = run(what);
+    if (launch.status != status) fail_msg("status %d: %s", launch.status, launch.err.data);
+    launch_free(&launch);
+}
+
+static char *read_file(const char *name)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    char *text = calloc(1, 1 << 21);
+    assert_non_null(text);
+    assert_true(fread(text, 1, (1 << 21) - 1, file) > 0);
+    fclose(file);
+    return text;
+}
+
+static void write_file(const char *name, const char *text, size_t bytes)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(text, 1, bytes, file), bytes);
+    fclose(file);
+}
+
+/* ---- cases ------------------------------------------------------------------------------------------------------- */
+
+#define WAITING "Ranks 0, 2 wait in #3 all_reduce(float64, 5 elements, MAX) for 0."
+
+/* Damages the files of a job one after the other. */
+static void damage_files(void)
+{
+    char *own = read_file("rank-0.record"), *other = read_file("rank-2.record");
+    write_file("rank-0.record", own, (size_t)(strstr(own, "kind=all_reduce seq=3") - own));
+    says(stuck(0), "rank-0.record: is cut short; its whole lines are used\n");
+    says(stuck(0), "Rank 2 waits in #3 all_reduce(float64, 5 elements, MAX)");
+    for (size_t bytes = strlen(own); bytes > 0; bytes /= 2) {
+        write_file("rank-0.record", own, bytes - 1);
+        stuck(0);
+    }
+    says(stuck(0), "rank-0.record: is not a flight record; left out\n");
+    says(stuck(0), "No file has rank 0: ");
+    memcpy(strstr(other, "job=") + 4, "0123456789abcdef", 16);
+    write_file("rank-7.record", other, strlen(other));
+    *strchr(other, '1') = '9';
+    write_file("rank-8.record", other, strlen(other));
+    says(stuck(0), "rank-8.record: has a version of the format that this tool does not know; left out\n");
+    says(stuck(0), ".record: is of another job; left out\n");
+    free(own);
+    free(other);
+}
+
+static void a_rank_that_skips_a_collective_is_named(void **state)
+{
+    (void)state;
+    run_to("skip", 0);
+    says(stuck(0), "3 files, written within ");
+    says(stuck(0), WAITING);
+    says(stuck(0), " s, after the mark \"100% done\".\n");
+    says(stuck(0),
+         "    Rank 1 has not called it: its latest is #2 barrier, which has ended, after the mark \"100% done\"");
+    says(stuck(0), "  It has failed: TUTTI_ERR_TIMEOUT: all_reduce #3 of group world: rank ");
+    damage_files();
+}
+
+static void a_rank_that_waits_elsewhere_is_named(void **state)
+{
+    (void)state;
+    run_to("message", 0);
+    says(stuck(0), WAITING);
+    says(stuck(0), "; it waits in recv from rank 2, tag 7 (8 bytes) of group world.\n");
+    says(stuck(0), "  Rank 1 waits in recv from rank 2, tag 7 (8 bytes) for 0.");
+}
+
+static void calls_that_differ_are_shown(void **state)
+{
+    (void)state;
+    run_to("differ", 0);
+    says(stuck(0), "  The calls differ at #3: ranks 0, 2 called all_reduce(float32, 4 elements, SUM); "
+                   "rank 1 called all_reduce(float32, 3 elements, SUM).\n");
+}
+
+static void a_rank_that_dies_has_no_file(void **state)
+{
+    (void)state;
+    run_to("die", 128 + SIGKILL);
+    assert_false(scratch_folder_has("rank-1.record"));
+    says(stuck(0), "2 files, written within ");
+    says(stuck(0), "  No file has rank 1: ");
+    says(stuck(0), "Ranks 0, 2 wait in #3 all_reduce(float32, 4 elements, SUM)");
+    says(stuck(0), "    Rank 1 has no file: it may be the one that is awaited.\n");
+}
+
+/* Ranks 0 and 2 write on the signal and continue.  Rank 1's handler stays. */
+static void a_signal_makes_ranks_write(void **state)
+{
+    (void)state;
+    setenv("TUTTI_RECORD_DIR", folder, 1);
+    setenv("TUTTI_RECORD_SIGNAL", "1", 1);
+    struct launch launch = launch_start(ARGS("-n", "3", "--no-prefix", self, "rank", "signal"));
+    unsetenv("TUTTI_RECORD_DIR");
+    unsetenv("TUTTI_RECORD_SIGNAL");
+    launch_expect(&launch, "ready\n", 3);
+    usleep(20000); /* rank 1 sleeps now, and the others wait */
+    kill(launch.pid, SIGUSR2);
+    launch_expect(&launch, "own\n", 1);
+    int64_t deadline = launch_now_ms() + LAUNCH_HANG_MS;
+    while (!scratch_folder_has("rank-0.record") || !scratch_folder_has("rank-1.record") ||
+           !scratch_folder_has("rank-2.record")) {
+        assert_true(launch_now_ms() < deadline);
+        usleep(5000);
+    }
+    says(stuck(0), "Ranks 0, 2 wait in #3 barrier for ");
+    says(stuck(0), "    Rank 1 has not called it: its latest is #2 barrier, which has ended");
+    says(stuck(0), "; it is in no operation.\n");
+    kill(launch.pid, SIGTERM);
+    launch_finish(&launch);
+    assert_has(&launch.err, "TUTTI_RECORD_SIGNAL has no effect, because the program handles SIGUSR2 itself");
+    assert_has_not(&launch.err, "line ");
+    launch_free(&launch);
+    launch_nothing_left();
+}
+
+/* A folder that cannot be written makes one warning, and no other error. */
+static void a_missing_folder_is_one_warning(void **state)
+{
+    (void)state;
+    char before[sizeof folder];
+    memcpy(before, folder, sizeof folder);
+    strcpy(folder, "/proc/none");
+    struct launch launch = run("differ");
+    memcpy(folder, before, sizeof folder);
+    assert_int_equal(launch.status, 0);
+    assert_int_equal(
+        text_count(launch.err.data, "warn: cannot write the flight record to TUTTI_RECORD_DIR=/proc/none: "), RANKS);
+    launch_free(&launch);
+}
+
+static int count_files(const char *path)
+{
+    int n = 0;
+    DIR *entries = opendir(path);
+    assert_non_null(entries);
+    for (const struct dirent *entry; (entry = readdir(entries)) != NULL;)
+        n += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+    closedir(entries);
+    return n;
+}
+
+static void messages_do_not_displace_collectives(void **state)
+{
+    (void)state;
+    char path[128];
+    setenv("TEST_FOLDER", folder, 1);
+    struct launch launch = RUN("-n", "3", "--no-prefix", self, "rank", "call");
+    if (launch.status != 0) fail_msg("status %d: %s", launch.status, launch.err.data);
+    launch_free(&launch);
+    char *text = read_file("by-0-%x%/rank-0.record");
+    assert_int_equal(text_count(text, "\nop "), 2 + 1024);
+    says(text, "\nop state=done kind=all_reduce seq=1 dtype=float32 numel=4 bytes=16 ");
+    says(text, "\nop state=done kind=barrier seq=2 ");
+    assert_true(text_count(text, "\nop state=done kind=send tag=0 root=1 dtype=int32 numel=1 bytes=4 ") >= 511);
+    says(text, "\nmark number=2 ns=");
+    says(text, " text=100%25%20done\n");
+    says(text, "\nend groups=1\n");
+    free(text);
+    snprintf(path, sizeof path, "%s/by-0-%%x%%", folder);
+    assert_int_equal(count_files(path), 1); /* the whole file stays when a later one cannot be written */
+    assert_int_equal(count_files(folder), RANKS);
+}
+
+static void command_lines_are_refused(void **state)
+{
+    (void)state;
+    says(stuck(1), "has no usable file of the flight recorder");
+    assert_int_equal(
+        system(TRACE " --help >/dev/null && " TRACE " --version >/dev/null && " TRACE " stuck --help >/dev/null"), 0);
+    static const char *const wrong[] = {"", " none", " --none", " stuck", " stuck a b", " stuck --none"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char command[4200];
+        snprintf(command, sizeof command, "%s%s 2>/dev/null", TRACE, wrong[i]);
+        int status = system(command);
+        assert_int_equal(WEXITSTATUS(status), 2);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(a_rank_that_skips_a_collective_is_named),
+        CASE(a_rank_that_waits_elsewhere_is_named),
+        CASE(calls_that_differ_are_shown),
+        CASE(a_rank_that_dies_has_no_file),
+        CASE(a_signal_makes_ranks_write),
+        CASE(a_missing_folder_is_one_warning),
+        CASE(messages_do_not_displace_collectives),
+        CASE(command_lines_are_refused),
+    };
+    setenv("TUTTI_BACKEND_PATH", TUTTI_BACKENDS_DIR, 0);
+    if (argc == 3 && strcmp(argv[1], "rank") == 0) return rank_main(argv[2]);
+    if (realpath("/proc/self/exe", self) == NULL) return 1;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

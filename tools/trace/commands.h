@@ -1,0 +1,7 @@
+/* The subcommands of tutti-trace.  argv[0] is the subcommand's name.  Each returns the program's exit status. */
+#ifndef TRACE_COMMANDS_H
+#define TRACE_COMMANDS_H
+
+int trace_stuck(int argc, char **argv);
+
+#endif
