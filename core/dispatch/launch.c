@@ -85,6 +85,7 @@ static int launch(struct tutti_work *work)
         }
     }
     issue_advance(group, &work->op, work->fingerprint);
+    issue_count(group, &work->op);
     return TUTTI_OK;
 }
 

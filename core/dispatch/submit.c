@@ -68,6 +68,7 @@ static inline __attribute__((always_inline)) int dispatch_or_finish(struct tutti
         issue_detach_message(work);
         issue_enlist(work);
         *out = work;
+        issue_count(group, op);
         issue_advance(group, op, fingerprint);
         if (work->exec != NULL) {
             /* It is not ended here: a control message may explain its failure, and is handled first. */
@@ -80,6 +81,7 @@ static inline __attribute__((always_inline)) int dispatch_or_finish(struct tutti
     }
     if (status == TUTTI_REQUEST_DONE) {
         issue_advance(group, op, fingerprint);
+        issue_count(group, op);
         if (wants_report(op, opts)) return complete_at_once(work, group, op, opts, out);
     } else if (status < 0 && status != TUTTI_ERR_UNSUPPORTED && op->sequence == 0) {
         become_work(work, group, op, opts);

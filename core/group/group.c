@@ -32,6 +32,7 @@
 #include "progress/plan_cache.h"
 #include "progress/work.h"
 
+#include "stats/stats.h"
 enum {
     CLOSE_WAIT_MS = 2000, /* time for pending operations to end */
     LET_GO_MS = 1000,     /* time for backends to release the memory of the others; close may take as long again */
@@ -96,6 +97,7 @@ static void free_group(struct tutti_group *group)
     health_free(group->health);
     free(group->global_ranks);
     free(group->local_of);
+    if (engine != NULL && group->stats != engine->stats) stats_give(group->stats);
     free(group->lost);
     free(group->failed_text);
     free(group->lost_text);
@@ -215,10 +217,12 @@ static int fill(struct tutti_group *group, const struct group_args *args)
     if (status != TUTTI_OK) return status;
     group->cache = plan_cache_new();
     group->health = health_new(args->size);
-    if (group->cache == NULL || group->health == NULL)
+    group->stats = root == group ? group->engine->stats : stats_take();
+    if (group->cache == NULL || group->health == NULL || group->stats == NULL)
         return error_set(TUTTI_ERR_NO_MEMORY, "out of memory for group %s", group->name);
     group->stragglers = health_stragglers(group->health);
     return make_store(group, args);
+    stats_label(group->stats, group->name, group->rank, group->size, group->global_ranks[group->rank], root == group);
 }
 
 /* Closes a group that could not be opened.  Keeps the error. */

@@ -176,6 +176,14 @@ static void append_age(struct tutti_work *work, int status)
     work->text = longer;
 }
 
+/* True if the failure is that of an operation of the program.  A probe that finds nothing has not failed, and the parts
+ * of a staged operation fail with it. */
+static bool counts_failure(const struct tutti_work *work)
+{
+    int kind = work->op.kind;
+    return kind != TUTTI_PROBE && kind != TUTTI_COALESCED && kind != TUTTI_COPY && work->entry == NULL;
+}
+
 void work_end(struct tutti_work *work, int status, const char *text)
 {
     struct engine *engine = work->engine;
@@ -185,6 +193,7 @@ void work_end(struct tutti_work *work, int status, const char *text)
     bool awaited = work->awaited;
     if (work->packing != NULL) engine->hooks->part_ended(work, status);
     work->status = status;
+    if (status != TUTTI_OK && counts_failure(work)) group->stats->failed++;
     if (status != TUTTI_OK && work->text == NULL) work->text = strdup(text != NULL ? text : error_text());
     append_age(work, status);
     if (parent != NULL && status != TUTTI_OK && parent->failing == TUTTI_OK) {

@@ -69,6 +69,7 @@ struct tutti_group {
     uint64_t past;           /* hash of all collectives issued: see fingerprint_with_past */
     int64_t timeout_ms;
     struct plan_cache *cache;
+    tutti_stats *stats;      /* its counters; the root's are the engine's */
     struct health *health;
     struct stragglers *stragglers;   /* owned by health */
     struct control_channel *control; /* carries control messages if no backend has notify; else NULL */

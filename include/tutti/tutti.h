@@ -48,6 +48,7 @@
 #define TUTTI_TUTTI_H
 
 #include <tutti/sized.h>
+#include <tutti/stats.h>
 #include <tutti/store.h>
 #include <tutti/types.h>
 
@@ -801,6 +802,13 @@ static inline int tutti_explain(tutti_kind kind, int64_t bytes, const tutti_opts
 /* Returns the name of the i-th algorithm that TUTTI_ALGO can select for a kind of operation, or NULL if there are
  * fewer.  Algorithms of plans come first, then the paths of the loaded backends. */
 TUTTI_API const char *tutti_algorithm_name(tutti_kind kind, int i);
+
+/* Copies the counters of a group and of its tree (stats.h).  They begin at 0 when the group is made.  Errors:
+ * INVALID_ARGUMENT (stats is NULL, this rank is not a member). */
+static inline int tutti_get_stats(tutti_group *group, tutti_stats *stats)
+{
+    return tutti_get_stats_sized(group, stats, sizeof *stats);
+}
 
 #ifdef __cplusplus
 }
