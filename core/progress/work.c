@@ -14,6 +14,7 @@
 #include "base/user_op.h"
 #include "progress/plan_cache.h"
 #include "state/group_state.h"
+#include "tool/tool.h"
 
 enum { SPARE_MOST = 256, DRAIN_NS = 2000 * 1000 * 1000 };
 
@@ -184,6 +185,12 @@ static bool counts_failure(const struct tutti_work *work)
     return kind != TUTTI_PROBE && kind != TUTTI_COALESCED && kind != TUTTI_COPY && work->entry == NULL;
 }
 
+/* True in the progress thread. */
+static bool is_in_thread(const struct engine *engine)
+{
+    return engine->has_thread && pthread_equal(pthread_self(), engine->thread) != 0;
+}
+
 void work_end(struct tutti_work *work, int status, const char *text)
 {
     struct engine *engine = work->engine;
@@ -204,6 +211,8 @@ void work_end(struct tutti_work *work, int status, const char *text)
     if (work->entry != NULL && work->found.source >= 0) parent->found = work->found;
     if (work->stage != NULL) engine->hooks->stage_ended(work->stage);
     if (status == TUTTI_OK) work_report_message(&work->outs, &work->found);
+    if (__builtin_expect(work->op.tool != NULL, 0))
+        tool_op_end(work->op.tool, status, work->text, is_in_thread(engine));
     if (work->comparing != NULL) engine->n_comparing--;
     work->comparing = NULL;
     work_release_exec(work);

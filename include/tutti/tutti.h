@@ -810,6 +810,12 @@ static inline int tutti_get_stats(tutti_group *group, tutti_stats *stats)
     return tutti_get_stats_sized(group, stats, sizeof *stats);
 }
 
+/* Name the part of the program that this thread is in, for tools (tool.h) and traces (TUTTI_TRACE): "forward",
+ * "epoch 3".  Ranges nest.  name is copied by a tool that keeps it; NULL counts as "".  Without a tool they do nothing.
+ * Every push needs a pop of the same thread; a pop without one is ignored. */
+TUTTI_API void tutti_range_push(const char *name);
+TUTTI_API void tutti_range_pop(void);
+
 #ifdef __cplusplus
 }
 #endif
