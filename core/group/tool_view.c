@@ -5,6 +5,7 @@
 #include "state/group_state.h"
 #include "tool/tool.h"
 #include "tool/tools.h"
+#include "trace/trace.h"
 
 /* Returns the number of the group's tree, as tools see it. */
 static uint64_t tree_of(struct tutti_group *root)
@@ -19,6 +20,7 @@ static uint64_t tree_of(struct tutti_group *root)
 
 void tool_view_open(struct tutti_group *group)
 {
+    trace_load();
     tools_load();
     if (tools_count() == 0 || group->is_shared) return;
     const struct coll_hosts *hosts = NULL;
