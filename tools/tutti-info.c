@@ -3,8 +3,10 @@
  *     tutti-info                                  the machine: version, cores, backends and what each has found
  *     tutti-run -n 4 tutti-info [--backend B]     also the world: each rank's host, what its backends use, and the
  *                                                 algorithms by size
+ *     tutti-info --watch PID [--interval S] [--count N]
+ *                                                 the counters of a running job: docs/tools.md
  *
- * Exit status: 0; 1 if the world could not be made; 2 if the command line was refused.
+ * Exit status: 0; 1 if the world could not be made, or there is no such job; 2 if the command line was refused.
  */
 #include <errno.h>
 #include <sched.h>
@@ -13,6 +15,8 @@
 #include <sys/wait.h>
 #include <tutti/tutti.h>
 #include <unistd.h>
+
+#include "info/watch.h"
 
 enum { TEXT_MAX = 16 * 1024 };
 
@@ -150,14 +154,34 @@ static void print_world(void)
 /* ---- the command line --------------------------------------------------------------------------------------- */
 
 static const char help[] =
-    "usage: tutti-info, or tutti-run -n RANKS tutti-info [--backend B]\n"
+    "usage: tutti-info, tutti-run -n RANKS tutti-info [--backend B], or tutti-info --watch PID\n"
     "Prints what Tutti finds on this machine and, under a launcher, what it uses in that world.\n\n"
-    "  --backend B  tcp, mpi, nccl, or a map as tutti_init_process_group takes it (tcp)\n";
+    "  --backend B   tcp, mpi, nccl, or a map as tutti_init_process_group takes it (tcp)\n"
+    "  --watch PID   show the counters of a running job, of which PID is tutti-run or a rank, until it ends\n"
+    "  --interval S  seconds between two tables of --watch (1)\n"
+    "  --count N     the number of tables (0: no limit)\n";
+
+/* Parses --watch and the options after it. */
+static int watch(int argc, char **argv)
+{
+    double seconds = 1;
+    int count = 0;
+    for (int i = 3; i + 1 < argc; i += 2) {
+        if (strcmp(argv[i], "--interval") == 0) seconds = atof(argv[i + 1]);
+        if (strcmp(argv[i], "--count") == 0) count = atoi(argv[i + 1]);
+    }
+    if (argc % 2 == 0 || !(seconds >= 0.01 && seconds <= 3600) || count < 0) {
+        fprintf(stderr, "tutti-info: --watch takes a process id, --interval 0.01 to 3600 and --count from 0\n");
+        return 2;
+    }
+    return watch_job(argv[2], (int)(seconds * 1000), count);
+}
 
 int main(int argc, char **argv)
 {
     const char *backend = "tcp", *rank = getenv("RANK");
     if (argc == 2 && strcmp(argv[1], "--help") == 0) return fputs(help, stdout) < 0;
+    if (argc >= 3 && strcmp(argv[1], "--watch") == 0) return watch(argc, argv);
     if (argc == 3 && strcmp(argv[1], "--backend") == 0) {
         backend = argv[2];
     } else if (argc > 1) {

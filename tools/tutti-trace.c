@@ -1,4 +1,4 @@
-/* tutti-trace: reads what the ranks of a job have recorded.
+/* tutti-trace: reads what the ranks of a job have recorded: docs/flight-recorder.md, docs/trace.md.
  *
  * Exit status: that of the subcommand; 2 if the command line was refused. */
 #include <getopt.h>
@@ -13,7 +13,9 @@ static const struct command {
     int (*run)(int argc, char **argv);
     const char *help;
 } commands[] = {
-    {"stuck", trace_stuck, "DIR                where each rank stands, by the files of TUTTI_RECORD_DIR"},
+    {"stuck", trace_stuck, "DIR               where each rank stands, by the files of TUTTI_RECORD_DIR"},
+    {"merge", trace_merge, "DIR [-o FILE]     one time line of all ranks, for Perfetto and chrome://tracing"},
+    {"report", trace_report, "DIR [--svg FILE]  stragglers, and the shares of waiting, transfer and reduction"},
 };
 
 enum { COMMANDS = sizeof commands / sizeof *commands };

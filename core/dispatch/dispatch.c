@@ -11,6 +11,7 @@
 #include "progress/engine_step.h"
 #include "progress/plan_cache.h"
 #include "progress/work.h"
+#include "tool/tool.h"
 
 /* Bit that marks the tags of messages; tags of collectives lack it. */
 #define MESSAGE_TAG (UINT64_C(1) << 63)
@@ -214,6 +215,7 @@ static int through_entry(struct tutti_work *work, const struct backend_entry *en
 int dispatch_through(struct tutti_work *work, const struct backend_entry *entry)
 {
     work->started = true;
+    tool_started(&work->op);
     if (work->op.kind == TUTTI_COPY && work->parent->failing != TUTTI_OK) { /* nothing to copy */
         work_end(work, work->parent->failing, work->parent->text);
         return TUTTI_REQUEST_PENDING;

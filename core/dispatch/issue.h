@@ -22,6 +22,12 @@ static inline uint64_t issue_place(const struct tutti_group *group, tutti_op *op
     return alone ? fingerprint : fingerprint_with_past(fingerprint, group->past);
 }
 
+/* Counts an operation of the program.  The parts that stage one are not counted. */
+static inline void issue_count(struct tutti_group *group, const tutti_op *op)
+{
+    group->stats->operations[op->kind]++;
+}
+
 /* Advances the group past op, which has been issued. */
 static inline void issue_advance(struct tutti_group *group, const tutti_op *op, uint64_t fingerprint)
 {

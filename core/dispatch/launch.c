@@ -10,6 +10,7 @@
 #include "group/group_fail.h"
 #include "progress/engine_step.h"
 #include "progress/engine_wait.h"
+#include "tool/tool.h"
 
 /* Dispatches a work that was blocked.  Its call has returned, so an error leaves the ranks out of step: the group
  * fails. */
@@ -85,6 +86,7 @@ static int launch(struct tutti_work *work)
             return status;
         }
     }
+    issue_count(group, &work->op);
     issue_advance(group, &work->op, work->fingerprint);
     return TUTTI_OK;
 }
@@ -116,7 +118,12 @@ int launch_operation(struct tutti_group *group, tutti_op *op, uint64_t fingerpri
 {
     int status = launch_after_staged(group, op);
     if (status == TUTTI_OK) status = issue_new(group, op, fingerprint, opts, async, work);
-    if (status == TUTTI_OK) status = launch(*work);
+    if (status == TUTTI_OK) {
+        tool_issued(group->tool, &(*work)->op);
+        op->tool = (*work)->op.tool;
+        status = launch(*work);
+    }
+    if (status != TUTTI_OK) tool_ended(op, status, error_text(), false);
     return status == TUTTI_ERR_PEER_LOST ? launch_explain_loss(group, op) : status;
 }
 
@@ -133,11 +140,14 @@ int launch_part(struct tutti_group *group, tutti_op *op, const tutti_opts *opts,
     work->packing = packing;
     work->parent = parent;
     parent->parts++;
+    tool_issued(group->tool, &work->op);
+    op->tool = work->op.tool;
     status = launch(work);
     *staged = status == TUTTI_OK && work->stage != NULL;
     if (status == TUTTI_OK)
         work_release_locked(work); /* the caller has the parent's handle only */
     else
         parent->parts--;
+    if (status != TUTTI_OK) tool_ended(op, status, error_text(), false);
     return status;
 }

@@ -174,7 +174,8 @@ static int issue_chunk(struct tutti_work *work, const struct backend_entry *entr
     const struct cut *cut = chunk->cut;
     tutti_op op = work->op;
     bool is_source = op_is_source(&op, work->group->rank);
-    op.call = 0; /* 0: its tensors differ from those of the caller's call */
+    op.tool = NULL; /* tools see the whole */
+    op.call = 0;    /* 0: its tensors differ from those of the caller's call */
     for (int i = 0; i < cut->n_tensors; i++) {
         chunk->host[i] = *tensor_of(cut, i);
         chunk->host[i].device = (tutti_device){TUTTI_CPU, 0};

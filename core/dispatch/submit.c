@@ -16,6 +16,7 @@
 #include "group/group_check.h"
 #include "progress/engine_thread.h"
 #include "progress/engine_wait.h"
+#include "tool/tool.h"
 
 /* Turns a struct whose request dispatch_at_once has used into a work. */
 static void become_work(struct tutti_work *work, struct tutti_group *group, const tutti_op *op, const tutti_opts *opts)
@@ -63,6 +64,7 @@ static inline __attribute__((always_inline)) int dispatch_or_finish(struct tutti
     fingerprint = issue_place(group, op, fingerprint, opts, op->async);
     struct record_ring *ring = group_record(group, op->sequence);
     uint32_t record = record_issue(ring, &engine->now_ns, op, fingerprint);
+    tool_issued(group->tool, op);
     int status = dispatch_at_once(work, group, op, fingerprint, entry);
     if (status == TUTTI_REQUEST_PENDING) {
         int ended = work->status;
@@ -71,6 +73,8 @@ static inline __attribute__((always_inline)) int dispatch_or_finish(struct tutti
         issue_detach_message(work);
         issue_enlist(work);
         *out = work;
+        tool_started(op);
+        issue_count(group, op);
         issue_advance(group, op, fingerprint);
         if (work->exec != NULL) {
             /* It is not ended here: a control message may explain its failure, and is handled first. */
@@ -84,12 +88,15 @@ static inline __attribute__((always_inline)) int dispatch_or_finish(struct tutti
     if (status == TUTTI_REQUEST_DONE) {
         record_end(ring, record, TUTTI_OK, 0);
         issue_advance(group, op, fingerprint);
+        issue_count(group, op);
+        tool_ended(op, TUTTI_OK, NULL, false);
         if (wants_report(op, opts)) return complete_at_once(work, group, op, opts, out);
     } else if (status < 0 && status != TUTTI_ERR_UNSUPPORTED && op->sequence == 0) {
         become_work(work, group, op, opts);
         failure_explain(work, &work->request, status);
     }
     if (status != TUTTI_REQUEST_DONE) record_undo(ring, record);
+    if (status < 0 && status != TUTTI_ERR_UNSUPPORTED) tool_ended(op, status, error_text(), false);
     work_give_back(engine, work);
     if (status == TUTTI_ERR_PEER_LOST) return launch_explain_loss(group, op);
     return status == TUTTI_REQUEST_COMPARE ? TUTTI_ERR_UNSUPPORTED : status;

@@ -62,6 +62,7 @@ static tutti_group_info info_for(struct tutti_group *group, const struct group_a
         .plans_only = (group->algorithm != NULL && !TUTTI_HAS(backend, choose)) ||
                       (group->is_shared && TUTTI_HAS(backend, offer)),
         .open_timeout_ms = group->open_timeout_ms,
+        .counters = &group->engine->stats->transport,
     };
 }
 

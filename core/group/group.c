@@ -27,11 +27,13 @@
 #include "group/group_fail.h"
 #include "group/group_id.h"
 #include "group/processes.h"
+#include "group/tool_view.h"
 #include "group/topology.h"
 #include "progress/engine_thread.h"
 #include "progress/engine_wait.h"
 #include "progress/plan_cache.h"
 #include "progress/work.h"
+#include "stats/stats.h"
 
 enum {
     CLOSE_WAIT_MS = 2000, /* time for pending operations to end */
@@ -61,6 +63,7 @@ static void shut(struct tutti_group *group)
     engine_handle_events(group->engine);
     control_channel_close(group);
     engine_unlock(group->engine);
+    tool_view_close(group);
     /* Freed here, because the store that it is a prefix of may be freed before the last reference is dropped. */
     tutti_store_free(group->store);
     group->store = NULL;
@@ -96,6 +99,7 @@ static void free_group(struct tutti_group *group)
     if (group->limit_ranks > 0) limits_restore(group->limit_ranks);
     plan_cache_free(group->cache);
     health_free(group->health);
+    if (engine != NULL && group->stats != engine->stats) stats_give(group->stats);
     free(group->global_ranks);
     free(group->local_of);
     free(group->lost);
@@ -215,10 +219,12 @@ static int fill(struct tutti_group *group, const struct group_args *args)
     if (args->algorithm != NULL && group->algorithm == NULL)
         status = error_set(TUTTI_ERR_NO_MEMORY, "out of memory for group %s", group->name);
     if (status != TUTTI_OK) return status;
+    group->stats = root == group ? group->engine->stats : stats_take();
     group->cache = plan_cache_new();
     group->health = health_new(args->size);
-    if (group->cache == NULL || group->health == NULL)
+    if (group->cache == NULL || group->health == NULL || group->stats == NULL)
         return error_set(TUTTI_ERR_NO_MEMORY, "out of memory for group %s", group->name);
+    stats_label(group->stats, group->name, group->rank, group->size, group->global_ranks[group->rank], root == group);
     group->stragglers = health_stragglers(group->health);
     recorder_add(group);
     return make_store(group, args);
@@ -252,6 +258,7 @@ static int open_backends(struct tutti_group *group, const struct group_args *arg
     control_channel_open(group);
     creation_end(group);
     engine_unlock(group->engine);
+    tool_view_open(group);
     log_write(LOG_INFO, "group %s: rank %d of %d, %s", group->name, group->rank, group->size, group->backend_text);
     return TUTTI_OK;
 }

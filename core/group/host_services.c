@@ -11,6 +11,7 @@
 #include "base/forked.h"
 #include "base/log.h"
 #include "base/reduce.h"
+#include "base/reduce_clock.h"
 #include "base/token.h"
 #include "bootstrap/rendezvous.h"
 #include "diagnose/control_channel.h"
@@ -50,7 +51,17 @@ static const char *host_env(const char *name)
 static void host_reduce(tutti_dtype dtype, tutti_reduce_op op, void *data, const void *a, const void *b, int64_t n)
 {
     reduce_fn reduce = reduce_find(dtype, op);
+    uint64_t begin = reduce_clock_begin();
     if (reduce != NULL) reduce(data, a, b, n);
+    reduce_clock_end(begin);
+}
+
+static void host_reduce_many(tutti_dtype dtype, tutti_reduce_op op, void *data, const void *const *src, int32_t n_src,
+                             int64_t n)
+{
+    uint64_t begin = reduce_clock_begin();
+    reduce_many(dtype, op, data, src, n_src, n);
+    reduce_clock_end(begin);
 }
 
 static void host_average(tutti_dtype dtype, void *data, int64_t n, int64_t divisor)
@@ -93,7 +104,7 @@ const tutti_host host_services = {
     .peer_lost = backend_events_peer_lost,
     .failed = backend_events_failed,
     .took = work_took,
-    .reduce_many = reduce_many,
+    .reduce_many = host_reduce_many,
     .average = host_average,
     .forked_gives_up = forked_gives_up,
     .forked_forgets = forked_forgets,

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/reduce_clock.h"
 
 struct exec *exec_new(const struct plan *plan)
 {
@@ -163,11 +164,13 @@ static void issue(struct exec *exec, uint32_t id)
 
 static inline void reduce(struct exec *exec, void *dst, const void *a, const void *b, int64_t n)
 {
+    uint64_t begin = reduce_clock_begin();
     if (exec->reduce != NULL)
         exec->reduce(dst, a, b, n);
     else
         user_op_combine(&exec->user_op, exec->run.dtype, dst, a, b, n,
                         exec->scratch + exec->plan->scratch * exec->element);
+    reduce_clock_end(begin);
 }
 
 static void run_local(struct exec *exec, uint32_t id)

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "plugin/backend_spec.h"
+#include "plugin/file_check.h"
 
 struct loaded {
     const tutti_backend *backend;
@@ -32,24 +33,6 @@ static bool name_is_valid(const char *name)
 {
     size_t length = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_");
     return length >= 1 && length <= 32 && name[length] == '\0';
-}
-
-/* Checks that no other user can write the file, because its code would run with this user's rights.  The rights of its
- * folder decide who can replace the file.  They are not checked, because the administrator or TUTTI_BACKEND_PATH chose
- * the folder. */
-static int check_owner_and_mode(const char *path)
-{
-    struct stat info;
-    if (stat(path, &info) != 0) return error_errno(TUTTI_ERR_BACKEND, "%s cannot be read", path);
-    if (!S_ISREG(info.st_mode))
-        return error_set(TUTTI_ERR_BACKEND, "%s is not a regular file; give the path of a plug-in", path);
-    if (info.st_uid != 0 && info.st_uid != geteuid())
-        return error_set(TUTTI_ERR_BACKEND, "%s is owned by user %u; it must be owned by root or user %u", path,
-                         (unsigned)info.st_uid, (unsigned)geteuid());
-    if (info.st_mode & S_IWOTH)
-        return error_set(TUTTI_ERR_BACKEND, "%s is writable by all users (mode %04o); run chmod o-w on it", path,
-                         (unsigned)info.st_mode & 07777);
-    return TUTTI_OK;
 }
 
 static int check_table(const char *path, const tutti_backend *backend)
@@ -104,7 +87,7 @@ static int find_table(const char *path, void *library, const tutti_host *host, c
 static int load_file(const char *path, const char *name, const tutti_host *host, const tutti_backend **out)
 {
     const tutti_backend *backend = NULL;
-    int status = check_owner_and_mode(path);
+    int status = file_check(path);
     if (status != TUTTI_OK) return status;
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) {

@@ -84,7 +84,9 @@ int engine_new(int local_world_size, const struct engine_hooks *hooks, struct en
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, watch_forks);
     struct engine *engine = calloc(1, sizeof *engine);
-    if (engine == NULL || !event_memory_open(&engine->event_memory)) {
+    if (engine != NULL) engine->stats = stats_take();
+    if (engine == NULL || engine->stats == NULL || !event_memory_open(&engine->event_memory)) {
+        if (engine != NULL) stats_give(engine->stats);
         free(engine);
         return error_set(TUTTI_ERR_NO_MEMORY, "out of memory for the %zu bytes of a group's engine", sizeof *engine);
     }
@@ -96,6 +98,7 @@ int engine_new(int local_world_size, const struct engine_hooks *hooks, struct en
         int status = error_errno(TUTTI_ERR_SYSTEM, "cannot create an eventfd for a group");
         close_wake_fds(engine);
         event_memory_close(&engine->event_memory);
+        stats_give(engine->stats);
         free(engine);
         return status;
     }
@@ -135,6 +138,7 @@ void engine_free(struct engine *engine)
     pthread_cond_destroy(&engine->changed);
     pthread_mutex_destroy(&engine->sleep_lock);
     event_memory_close(&engine->event_memory);
+    stats_give(engine->stats);
     free(engine);
 }
 

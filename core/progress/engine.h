@@ -22,6 +22,7 @@
 #include "progress/event_memory.h"
 #include "progress/exits.h"
 #include "state/group_state.h"
+#include "stats/stats.h"
 
 struct engine;
 struct stage;
@@ -93,6 +94,7 @@ struct engine {
     int n_blocked;             /* works that wait for the memory of an earlier one */
     int n_unarmed;             /* groups whose control messages use a backend without arm */
     int n_comparing;           /* works whose ranks compare their calls first */
+    tutti_stats *stats;        /* counters of the tree */
     bool recheck;              /* set when a work has ended: blocked ones may begin */
 
     /* Indexed by engine_poller.  Set under the lock, cleared by the poller without it. */

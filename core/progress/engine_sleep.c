@@ -81,6 +81,7 @@ bool engine_sleep(struct engine *engine, enum engine_poller who, int timeout_ms)
     struct timespec settle = clock_timespec(SETTLE_NS);
     if (engine_is_disowned(engine)) return sleep_disowned(engine, who);
     int n = arm_backends(engine, who, polled), found = 0;
+    engine->stats->sleeps++;
     engine->polling[who] = n != 0;
     lock_give(&engine->lock);
     if (n > 0) found = ppoll(polled, (nfds_t)n, &settle, NULL); /* EINTR costs one extra round */

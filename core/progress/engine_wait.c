@@ -27,6 +27,7 @@ static void sleep_on_condition(struct engine *engine, int ms)
 {
     struct timespec until = clock_timespec(clock_deadline_ns(ms));
     engine->n_sleepers++;
+    engine->stats->sleeps++;
     pthread_mutex_lock(&engine->sleep_lock);
     lock_give(&engine->lock);
     pthread_cond_timedwait(&engine->changed, &engine->sleep_lock, &until);
@@ -97,6 +98,7 @@ int engine_wait_any(struct engine *engine, struct tutti_work *const *works, int 
     int spun = 0, index = -1;
     struct wait wait = {.calls = engine->calls};
     engine->callers++;
+    engine->stats->waits++;
     while ((index = find_ended(works, n)) < 0) {
         bool moved = engine_step(engine);
         let_others_in(engine);

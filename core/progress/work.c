@@ -14,6 +14,7 @@
 #include "base/user_op.h"
 #include "progress/plan_cache.h"
 #include "state/group_state.h"
+#include "tool/tool.h"
 
 enum { SPARE_MOST = 256, DRAIN_NS = 2000 * 1000 * 1000 };
 
@@ -187,6 +188,20 @@ static void keep_error(struct tutti_work *work, int status, const char *text)
     parent->text = work->text != NULL ? strdup(work->text) : NULL;
 }
 
+/* True if the failure is that of an operation of the program.  A probe that finds nothing has not failed, and the parts
+ * of a staged operation fail with it. */
+static bool counts_failure(const struct tutti_work *work)
+{
+    int kind = work->op.kind;
+    return kind != TUTTI_PROBE && kind != TUTTI_COALESCED && kind != TUTTI_COPY && work->entry == NULL;
+}
+
+/* True in the progress thread. */
+static bool is_in_thread(const struct engine *engine)
+{
+    return engine->has_thread && pthread_equal(pthread_self(), engine->thread) != 0;
+}
+
 void work_end(struct tutti_work *work, int status, const char *text)
 {
     struct engine *engine = work->engine;
@@ -197,11 +212,14 @@ void work_end(struct tutti_work *work, int status, const char *text)
     if (work->packing != NULL) engine->hooks->part_ended(work, status);
     work->status = status;
     if (status != TUTTI_OK) keep_error(work, status, text);
+    if (status != TUTTI_OK && counts_failure(work)) group->stats->failed++;
     if (work->start_ns > 0 && work->duration_ns == 0) work->duration_ns = engine_time_ns(engine) - work->start_ns;
     record_end(group_record(group, work->op.sequence), work->record, status, work->start_ns > 0 ? engine->now_ns : 0);
     if (work->entry != NULL && work->found.source >= 0) parent->found = work->found;
     if (work->stage != NULL) engine->hooks->stage_ended(work->stage);
     if (status == TUTTI_OK) work_report_message(&work->outs, &work->found);
+    if (__builtin_expect(work->op.tool != NULL, 0))
+        tool_op_end(work->op.tool, status, work->text, is_in_thread(engine));
     if (work->comparing != NULL) engine->n_comparing--;
     work->comparing = NULL;
     work_release_exec(work);

@@ -26,6 +26,7 @@ struct creation_list;
 struct plan_cache;
 struct shared_transport;
 struct stragglers;
+struct tool_group;
 struct tutti_work;
 TAILQ_HEAD(work_queue, tutti_work);
 
@@ -71,6 +72,8 @@ struct tutti_group {
     int64_t timeout_ms;
     struct record_ring record, record_messages; /* of collectives, and of operations without a sequence number */
     struct plan_cache *cache;
+    tutti_stats *stats;      /* its counters; the root's are the engine's */
+    struct tool_group *tool; /* NULL: no tool sees this group */
     struct health *health;
     struct stragglers *stragglers;   /* owned by health */
     struct control_channel *control; /* carries control messages if no backend has notify; else NULL */
@@ -88,6 +91,7 @@ struct tutti_group {
     struct tutti_group *root;           /* the tree's first group, which is its own root */
     struct tutti_group *origin;         /* ancestor that was made with a store; this group is closed with it */
     struct shared_transport *transport; /* origin only: its root, shared with other groups; or NULL */
+    uint64_t tool_tree;                 /* root: tutti_tool_group.tree; 0: none yet */
     bool is_shared;                     /* root: it has no handle, and groups made with a store share it */
     TAILQ_ENTRY(tutti_group) tree_link;
     TAILQ_HEAD(group_list, tutti_group) tree; /* root: all groups of the tree, the root included */

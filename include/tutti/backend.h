@@ -39,6 +39,7 @@
 #include <string.h>
 #include <strings.h>
 #include <tutti/op.h>
+#include <tutti/stats.h>
 #include <tutti/store.h>
 #include <tutti/types.h>
 
@@ -295,6 +296,10 @@ typedef struct tutti_group_info {
     /* The data that this backend's `offer` wrote on the group's leader: TUTTI_OFFER_BYTES, valid during open.  NULL if
      * it was not called. */
     const uint8_t *offer;
+
+    /* The counters of the group's tree, to which the backend adds under the tree's lock.  Valid as long as the tree.
+     * May be absent. */
+    tutti_counters *counters;
 } tutti_group_info;
 
 /* A path: one of a backend's own ways to do operations of a kind.  It is named like an algorithm of plans, so that

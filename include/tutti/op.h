@@ -31,6 +31,7 @@ typedef struct tutti_op {
     uint64_t call;      /* calls of a group with the same number, other than 0, have the same kind, reduce_op, dtype,
                            root, tensors and form: a property of one of them holds for all */
     bool up_to;         /* a receive of up to its tensor's size; never native, nor is one of TUTTI_ANY_TAG */
+    void *tool;         /* for the core */
 } tutti_op;
 
 /* Returns the elements of the block that this rank sends to, or receives from, each rank.  Without blocks, returns

@@ -10,6 +10,7 @@
 #ifndef TUTTI_SIZED_H
 #define TUTTI_SIZED_H
 
+#include <tutti/stats.h>
 #include <tutti/store.h>
 #include <tutti/types.h>
 
@@ -34,6 +35,8 @@ typedef void (*tutti_op_fn)(void *inout, const void *in, int64_t n, tutti_dtype 
  * is the struct's, for the message.  Errors: INVALID_ARGUMENT. */
 TUTTI_API int tutti_sized_read(const char *name, const void *given, size_t bytes, void *copy, size_t known);
 
+/* Fills `bytes` of *stats: fields that the library does not know are 0. */
+TUTTI_API int tutti_get_stats_sized(tutti_group *group, tutti_stats *stats, size_t bytes);
 TUTTI_API int tutti_init_process_group_sized(const char *backend, const tutti_init_opts *opts, size_t opts_bytes);
 TUTTI_API int tutti_new_group_sized(const int *ranks, int n, const tutti_group_opts *opts, size_t opts_bytes,
                                     tutti_group **group);

@@ -48,6 +48,7 @@
 #define TUTTI_TUTTI_H
 
 #include <tutti/sized.h>
+#include <tutti/stats.h>
 #include <tutti/store.h>
 #include <tutti/types.h>
 
@@ -819,6 +820,19 @@ static inline int tutti_explain(tutti_kind kind, int64_t bytes, const tutti_opts
 /* Returns the name of the i-th algorithm that TUTTI_ALGO can select for a kind of operation, or NULL if there are
  * fewer.  Algorithms of plans come first, then the paths of the loaded backends. */
 TUTTI_API const char *tutti_algorithm_name(tutti_kind kind, int i);
+
+/* Copies the counters of a group and of its tree (stats.h).  They begin at 0 when the group is made.  Errors:
+ * INVALID_ARGUMENT (stats is NULL, this rank is not a member). */
+static inline int tutti_get_stats(tutti_group *group, tutti_stats *stats)
+{
+    return tutti_get_stats_sized(group, stats, sizeof *stats);
+}
+
+/* Name the part of the program that this thread is in, for tools (tool.h) and traces (TUTTI_TRACE): "forward",
+ * "epoch 3".  Ranges nest.  name is copied by a tool that keeps it; NULL counts as "".  Without a tool they do nothing.
+ * Every push needs a pop of the same thread; a pop without one is ignored. */
+TUTTI_API void tutti_range_push(const char *name);
+TUTTI_API void tutti_range_pop(void);
 
 #ifdef __cplusplus
 }

@@ -121,6 +121,7 @@ static const struct place places[] = {
     AT(tutti_op, list, 97),
     AT(tutti_op, call, 104),
     AT(tutti_op, up_to, 112),
+    AT(tutti_op, tool, 120),
     AT(tutti_host, abi, 0),
     AT(tutti_host, size, 4),
     AT(tutti_host, complete, 8),

@@ -5,7 +5,7 @@
 set -uo pipefail
 
 all=(two_and_two_v4 three_and_one_v4 two_and_two_v6 three_and_one_v6 every_example every_operation hierarchy_two_and_two
-    hierarchy_three_and_one hierarchy_mixed hierarchy_bytes tuning links one_address iface by_name
+    hierarchy_three_and_one hierarchy_mixed hierarchy_bytes tuning links traced one_address iface by_name
     own_name_is_loopback store_late refusals another_token suite_two_and_two_v4 suite_three_and_one_v6 thirty_two_hosts)
 
 two_and_two_v4() { examples_on 10.77.0.1 "0 1" 2 '10\.77\.0\.'; }
@@ -337,6 +337,16 @@ another_token() {
     await_job 0
     [[ $status != 0 ]] || fail "node 0 goes on alone"
     said 0.out 'TUTTI_ERR_TIMEOUT: .*joined 1 of 2, missing 1' "node 0 does not say who is missing"
+}
+
+# The clocks of two hosts are aligned through the store.
+traced() {
+    hosts_up 2
+    TUTTI_TRACE=$work/trace nodes 10.77.0.1 "0 1" 2 "$examples/all_reduce"
+    all_well all_reduce
+    "$build/bin/tutti-trace" report "$work/trace" >"$work/report.out" 2>"$work/report.err" || fail "no report"
+    said report.out '^4 ranks on .*, 12 operations, 3 collectives' "not all operations are in the report"
+    said report.out "^clocks: aligned to rank 0's host within [0-9.]+ us" "the clocks are not aligned"
 }
 
 . "$(dirname "$0")/hosts.sh"

@@ -51,6 +51,7 @@ static struct script {
     {.file = "cases.sh", .name = "hierarchy_bytes"},
     {.file = "cases.sh", .name = "tuning"},
     {.file = "cases.sh", .name = "links"},
+    {.file = "cases.sh", .name = "traced"},
     {.file = "faults.sh", .name = "killed_measuring"},
     {.file = "faults.sh", .name = "rail_lost"},
     {.file = "rails.sh", .name = "rails_sizes"},

@@ -3,5 +3,7 @@
 #define TRACE_COMMANDS_H
 
 int trace_stuck(int argc, char **argv);
+int trace_merge(int argc, char **argv);
+int trace_report(int argc, char **argv);
 
 #endif

@@ -91,6 +91,7 @@ struct transport_config {
     uint64_t tree_id;
     int64_t timeout_ms, open_timeout_ms; /* limits of operations and of opening */
     const tutti_host *host;
+    tutti_counters *counters; /* or NULL */
     tutti_store *store;
     const struct transport_events *events;
     void *user;
@@ -108,6 +109,7 @@ static inline struct transport_config transport_configure(const tutti_group_info
                                      .timeout_ms = info->timeout_ms,
                                      .open_timeout_ms = has_own ? info->open_timeout_ms : info->timeout_ms,
                                      .host = host,
+                                     .counters = TUTTI_HAS(info, counters) ? info->counters : NULL,
                                      .store = info->store,
                                      .events = events,
                                      .user = user};
@@ -175,11 +177,27 @@ struct transport_ops {
 
 struct transport {
     const struct transport_ops *ops;
-    size_t eager_certain; /* with credit, messages up to this size go eagerly without a call of choose */
-    size_t eager_max;     /* larger messages never go eagerly */
-    bool early_cts;       /* a round trip is so slow that an expected receive exposes its memory unasked */
-    bool copies_out;      /* this rank itself copies the peers' writes, so concealed memory is safe at once */
-    bool delivers_late;   /* sent data arrive even after this process has closed the link */
+    size_t eager_certain;   /* with credit, messages up to this size go eagerly without a call of choose */
+    size_t eager_max;       /* larger messages never go eagerly */
+    bool early_cts;         /* a round trip is so slow that an expected receive exposes its memory unasked */
+    bool copies_out;        /* this rank itself copies the peers' writes, so concealed memory is safe at once */
+    bool delivers_late;     /* sent data arrive even after this process has closed the link */
+    tutti_traffic *traffic; /* counts data, or NULL */
 };
+
+static inline void transport_count_sent(const struct transport *transport, size_t bytes)
+{
+    if (transport->traffic != NULL) transport->traffic->sent += bytes;
+}
+
+static inline void transport_count_received(const struct transport *transport, size_t bytes)
+{
+    if (transport->traffic != NULL) transport->traffic->received += bytes;
+}
+
+static inline void transport_count_retry(const struct transport_config *config)
+{
+    if (config->counters != NULL) config->counters->retries++;
+}
 
 #endif

@@ -224,11 +224,13 @@ static const struct transport_ops shared_ops = {.reaches = reaches,
 
 struct transport *fabric_transport(struct fabric *fabric)
 {
+    tutti_counters *counters = fabric->config.counters;
     fabric->ops = shared_ops;
     fabric->ops.send = fabric->kind->send;
     fabric->transport = (struct transport){.ops = &fabric->ops,
                                            .eager_certain = TRANSPORT_PAYLOAD_MAX,
                                            .eager_max = TRANSPORT_PAYLOAD_MAX,
-                                           .early_cts = true};
+                                           .early_cts = true,
+                                           .traffic = counters != NULL ? &counters->wire : NULL};
     return &fabric->transport;
 }

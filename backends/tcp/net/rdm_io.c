@@ -71,6 +71,7 @@ int rdm_post(struct fabric_link *link, struct wire_envelope envelope, const stru
                                                                 : send_buffer(link, &envelope, parts, write);
     if (status != 0) {
         link->fabric->rdm.retry = true;
+        transport_count_retry(&link->fabric->config);
         if (status != -FI_EAGAIN) record_failure(link, -status);
         return status;
     }

@@ -194,6 +194,7 @@ static void post_reads(struct fabric *fabric, struct rdm_reading *reading)
         int status = post_read(fabric, reading);
         if (status == 0) continue;
         if (status != -FI_EAGAIN) reading->error = -status;
+        transport_count_retry(&fabric->config);
         fabric->rdm.retry = true;
         return;
     }

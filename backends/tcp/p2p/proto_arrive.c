@@ -380,6 +380,7 @@ static bool on_message(void *user, const struct transport *from, const struct tr
     bool is_eager = header->kind == KIND_EAGER;
     if (!is_eager && header->kind >= KIND_RTS_READ && from->ops->read == NULL) return false;
     peer->silent_ns = 0;
+    transport_count_received(from, bytes);
     if (header->credit - peer->eager_credited <= peer->eager_sent - peer->eager_credited)
         peer->eager_credited = header->credit;
     if (is_eager)
@@ -394,6 +395,7 @@ static void on_written(void *user, uint64_t key)
     struct proto *proto = user;
     struct proto_op *op = proto_op_find(proto, key);
     if (op == NULL || op->state != PROTO_RECV_EXPOSED || --op->memory.parts > 0) return;
+    transport_count_received(proto->peer[op->peer].transport, op->request->bytes);
     if (op->memory.staging != NULL)
         tutti_request_take(proto->host, op->request, 0, op->memory.staging, op->request->bytes);
     proto_finish_recv(proto, op, op->peer, TUTTI_OK);

@@ -7,6 +7,7 @@ void proto_send_rts_read(struct proto *proto, struct proto_op *op)
     struct transport_header header = proto_header(op, KIND_RTS_READ);
     header.ref = (uint64_t)(uintptr_t)op->request->data;
     op->is_readable = true;
+    transport_count_sent(proto->peer[op->peer].transport, op->request->bytes);
     proto_transmit(proto, op->peer, &header, NULL, 0);
 }
 
@@ -19,6 +20,7 @@ static void send_fin(struct proto *proto, int32_t peer, uint64_t ref)
 static bool read_part(struct proto *proto, int32_t peer, tutti_request *request, size_t at, uint64_t address)
 {
     size_t left = request->bytes - at, bytes = left < PROTO_READ_TURN ? left : PROTO_READ_TURN;
+    transport_count_received(proto->peer[peer].transport, bytes);
     return proto_ops(proto, peer)->read(proto->peer[peer].transport, peer, request, at, address, bytes);
 }
 

@@ -25,6 +25,7 @@ void proto_start_write(struct proto *proto, struct proto_op *op, const struct tr
                                  .owner = op,
                                  .row = tutti_path_find(group->choices, group->n_choices, TUTTI_SEND, (int64_t)bytes)};
     proto->peer[op->peer].was_written = true;
+    transport_count_sent(proto->peer[op->peer].transport, bytes);
     proto_ops(proto, op->peer)->write(proto->peer[op->peer].transport, op->peer, &op->write);
 }
 

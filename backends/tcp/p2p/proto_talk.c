@@ -24,6 +24,7 @@ int proto_transmit(struct proto *proto, int32_t peer, struct transport_header *h
     header->source = (uint32_t)proto->rank;
     header->credit = state->eager_matched;
     state->credit_sent = state->eager_matched;
+    transport_count_sent(state->transport, bytes);
     return state->transport->ops->send(state->transport, peer, header, payload, bytes);
 }
 

@@ -225,11 +225,14 @@ struct transport *shm_transport(struct shm *shm)
                                 TRANSPORT_REDUCE_MAX);
         return NULL;
     }
+    tutti_counters *counters = shm->config.counters;
+    if (counters != NULL) counters->memory += shm->bytes;
     size_t eager_max = shm->ring_bytes / 2 < TRANSPORT_PAYLOAD_MAX ? shm->ring_bytes / 2 : TRANSPORT_PAYLOAD_MAX;
     shm->transport = (struct transport){.ops = &ops,
                                         .eager_certain = eager_max < SHM_CERTAIN_MAX ? eager_max : SHM_CERTAIN_MAX,
                                         .eager_max = eager_max,
                                         .copies_out = true,
-                                        .delivers_late = true};
+                                        .delivers_late = true,
+                                        .traffic = counters != NULL ? &counters->shared : NULL};
     return &shm->transport;
 }

@@ -111,6 +111,15 @@ static void run_ahead(struct coll_segment *segment)
         segment->unposted = TAILQ_NEXT(segment->unposted, link);
 }
 
+/* Counts this rank's tensors, which no message carries. */
+static inline void count_tensors(const struct coll_segment *segment, const struct coll_op *op)
+{
+    const struct transport *transport = &segment->shm->transport;
+    size_t blocks = tutti_kind_out_blocks(op->kind) ? (size_t)segment->n : 1;
+    if (op->has_input) transport_count_sent(transport, op->in_bytes);
+    if (op->out != NULL || op->list != NULL) transport_count_received(transport, op->bytes * blocks);
+}
+
 int coll_begin(struct coll_segment *segment, const tutti_op *wanted, tutti_request *request, struct coll_list *running)
 {
     if (segment->state != COLL_READY) return TUTTI_ERR_UNSUPPORTED;
@@ -122,6 +131,7 @@ int coll_begin(struct coll_segment *segment, const tutti_op *wanted, tutti_reque
         return TUTTI_ERR_UNSUPPORTED;
     }
     op->request = request;
+    count_tensors(segment, op);
     bool moved = false, runs = TAILQ_EMPTY(&segment->ops);
     int status = runs ? coll_advance(segment, op, &moved) : 1;
     /* Poll: the other ranks often arrive within a few polls, which saves a progress call and a completion. */

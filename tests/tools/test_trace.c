@@ -1,0 +1,312 @@
+/* TUTTI_TRACE records a job, tutti-trace reads what was recorded, and tutti-info --watch shows a running job. */
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include "procs.h"
+#include "text.h"
+#include "tools/launch.h"
+#include "tools/trace_files.h"
+
+#undef assert_has /* of launch.h, for its own text */
+#define assert_has(text, word)                                                                                         \
+    do {                                                                                                               \
+        if (strstr((text), (word)) == NULL) fail_msg("\"%s\" is not in: %s", (word), (text));                          \
+    } while (0)
+
+static char text[256 * 1024];
+
+static int run(const char *format, const char *folder)
+{
+    char arguments[300];
+    snprintf(arguments, sizeof arguments, format, folder, folder);
+    return trace_run(arguments, text, sizeof text);
+}
+
+/* ---- files of an invented job -------------------------------------------------------------------------------- */
+
+static void test_report(void **state)
+{
+    char folder[64];
+    (void)state;
+    trace_make_folder(folder);
+    trace_write_job(&(struct trace_job){.folder = folder, .ranks = 4, .steps = 50, .late = 2, .skew_ns = 77777777});
+    assert_int_equal(run("report %s --svg %s/report.svg", folder), 0);
+    assert_has(text, "4 ranks on 2 hosts, 200 operations, 50 collectives");
+    assert_has(text, "Rank 2 is a straggler: it arrived last in 100% of the collectives, 0.497 ms after the others");
+    /* of 4 ranks three wait for 497, 499 and 500 of 597, 599 and 600 us, and the late one takes 100 us */
+    assert_has(text, "78.9%");
+    char path[128];
+    struct stat info;
+    snprintf(path, sizeof path, "%s/report.svg", folder);
+    assert_int_equal(stat(path, &info), 0);
+    assert_true(info.st_size > 1000);
+    trace_remove(folder);
+}
+
+/* Differences that are smaller than the error of the clocks are not counted, nor are those of unknown clocks. */
+static void test_clocks(void **state)
+{
+    char folder[64];
+    (void)state;
+    trace_make_folder(folder);
+    trace_write_job(&(struct trace_job){.folder = folder, .ranks = 2, .steps = 5, .late = -1, .error_ns = 5000});
+    assert_int_equal(run("report %s", folder), 0);
+    assert_has(text, "within 5.0 us");
+    assert_has(text, "No rank can be said to have arrived last.");
+    trace_write_job(&(struct trace_job){.folder = folder, .ranks = 2, .steps = 5, .late = -1, .error_ns = -1});
+    assert_int_equal(run("report %s", folder), 0);
+    assert_has(text, "not aligned on 1 ranks");
+    trace_write_job(&(struct trace_job){.folder = folder, .ranks = 2, .steps = 5, .late = -1, .error_ns = 500});
+    assert_int_equal(run("report %s", folder), 0);
+    assert_has(text, "Rank 1 is a straggler");
+    trace_remove(folder);
+}
+
+static void test_merge(void **state)
+{
+    char folder[64];
+    (void)state;
+    trace_make_folder(folder);
+    trace_write_job(&(struct trace_job){.folder = folder, .ranks = 3, .steps = 4, .late = 0});
+    int status = run("merge %s -o -", folder);
+    if (status == 2) { /* built without jansson */
+        assert_has(text, "jansson was not found");
+        trace_remove(folder);
+        return;
+    }
+    assert_int_equal(status, 0);
+    assert_int_equal(text_count(text, "\"name\":\"all_reduce\""), 12);
+    assert_int_equal(text_count(text, "\"name\":\"waiting\""), 8);
+    assert_has(text, "\"ts\":499.0,\"dur\":100.0");
+    assert_int_equal(text_count(text, "{"), text_count(text, "}"));
+    assert_int_equal(run("merge %s -o %s/none/x", folder), 1);
+    assert_has(text, "cannot write");
+    trace_remove(folder);
+}
+
+/* A file counts up to its last whole record, wherever it ends.  Files that are no traces are skipped. */
+static void test_cut_files(void **state)
+{
+    char folder[64];
+    struct stat info;
+    (void)state;
+    trace_make_folder(folder);
+    trace_write_job(&(struct trace_job){.folder = folder, .ranks = 2, .steps = 3, .late = 1});
+    assert_int_equal(stat(trace_path(folder, 1), &info), 0);
+    assert_int_equal(truncate(trace_path(folder, 1), info.st_size - 1), 0);
+    assert_int_equal(run("report %s", folder), 0);
+    assert_has(text, "was cut short; 2 operations are read");
+    assert_has(text, "2 collectives of two or more ranks");
+    assert_int_equal(truncate(trace_path(folder, 1), 20), 0);
+    assert_int_equal(run("report %s", folder), 0);
+    assert_has(text, "is skipped: it is not a trace");
+    assert_has(text, "files of 1 of 2 ranks are there");
+    assert_int_equal(truncate(trace_path(folder, 0), 0), 0);
+    assert_int_equal(run("report %s", folder), 1);
+    assert_has(text, "has no trace");
+    trace_remove(folder);
+}
+
+/* Every byte of a file may be wrong: nothing crashes. */
+static void test_wrong_bytes(void **state)
+{
+    char folder[64], bytes[900];
+    uint64_t random = 7;
+    (void)state;
+    trace_make_folder(folder);
+    for (int round = 0; round < 40; round++) {
+        trace_write_job(&(struct trace_job){.folder = folder, .ranks = 2, .steps = 3, .late = 1});
+        FILE *file = fopen(trace_path(folder, 1), "r+");
+        assert_non_null(file);
+        size_t n = fread(bytes, 1, sizeof bytes, file);
+        for (int i = 0; i < 8; i++) bytes[procs_random(&random, n)] = (char)procs_random(&random, 256);
+        rewind(file);
+        assert_int_equal(fwrite(bytes, 1, n, file), n);
+        assert_int_equal(fclose(file), 0);
+        int status = run("report %s", folder);
+        assert_true(status == 0 || status == 1);
+    }
+    trace_remove(folder);
+}
+
+static void test_command_line(void **state)
+{
+    (void)state;
+    assert_int_equal(trace_run("--version", text, sizeof text), 0);
+    assert_has(text, tutti_version());
+    assert_int_equal(trace_run("--help", text, sizeof text), 0);
+    assert_has(text, "report");
+    assert_int_equal(trace_run("report --help", text, sizeof text), 0);
+    assert_int_equal(trace_run("nonsense", text, sizeof text), 2);
+    assert_int_equal(trace_run("report", text, sizeof text), 2);
+    assert_int_equal(trace_run("report --nonsense x", text, sizeof text), 2);
+    assert_int_equal(trace_run("report /nonexistent", text, sizeof text), 1);
+}
+
+/* ---- recording ----------------------------------------------------------------------------------------------- */
+
+enum { STEPS = 30 };
+
+/* Rank 1 is late, in a range of its own. */
+static int work_in_steps(int rank, int size, void *argument)
+{
+    float x[64] = {0};
+    tutti_work *work = NULL;
+    if (argument != NULL) setenv("TUTTI_TRACE", argument, 1);
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    for (int i = 0; i < STEPS; i++) {
+        tutti_range_push("compute");
+        if (rank == 1) procs_sleep_ms(3);
+        tutti_range_pop();
+        EXPECT(tutti_all_reduce(tutti_view(x, 64), TUTTI_SUM, NULL) == TUTTI_OK);
+    }
+    EXPECT(tutti_broadcast(tutti_view(x, 64), 0, tutti_with(.async_op = &work)) == TUTTI_OK);
+    EXPECT(tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT) == TUTTI_OK);
+    if (rank == 0) EXPECT(tutti_send(tutti_view(x, 64), 1, NULL) == TUTTI_OK);
+    if (rank == 1) EXPECT(tutti_recv(tutti_view(x, 64), 0, NULL) == TUTTI_OK);
+    (void)size;
+    if (rank == 2) exit(0); /* the trace of a group that is not destroyed is written all the same */
+    return tutti_destroy_process_group(NULL) == TUTTI_OK ? 0 : __LINE__;
+}
+
+static void test_recording(void **state)
+{
+    char folder[64], path[96];
+    (void)state;
+    trace_make_folder(folder);
+    snprintf(path, sizeof path, "%s/new", folder); /* is made */
+    procs_run_ranks(3, work_in_steps, path);
+    assert_int_equal(run("report %s/new", folder), 0);
+    assert_has(text, "3 ranks on 1 hosts, 95 operations, 31 collectives");
+    assert_has(text, "clocks: one host");
+    assert_has(text, "Rank 1 is a straggler");
+    assert_has(text, "\ncompute ");
+    assert_has(text, "rank 1 with");
+    assert_has(text, "broadcast");
+    assert_has(text, "\nsend ");
+    trace_remove(folder);
+}
+
+/* Runs the steps with one warning at most about the trace, and none about anything else. */
+static int work_with_warning(int rank, int size, void *argument)
+{
+    char warnings[4096];
+    int saved, fd = proc_capture_stderr(&saved);
+    struct rlimit limit = {1 << 10, 1 << 10};
+    if (argument == NULL) setrlimit(RLIMIT_FSIZE, &limit);
+    int status = work_in_steps(rank, size, argument == NULL ? getenv("TUTTI_TEST_FOLDER") : argument);
+    proc_end_capture(fd, saved, warnings, sizeof warnings);
+    EXPECT(status == 0);
+    EXPECT(text_count(warnings, "TUTTI_TRACE: cannot") == 1);
+    EXPECT(strstr(warnings, "the job continues without this trace") != NULL);
+    return 0;
+}
+
+static void test_no_folder(void **state)
+{
+    (void)state;
+    procs_run_ranks(2, work_with_warning, "/proc/nonexistent");
+}
+
+/* The limit of a file's size stands for a full disk: the file is whole up to it. */
+static void test_full_disk(void **state)
+{
+    char folder[64];
+    (void)state;
+    trace_make_folder(folder);
+    setenv("TUTTI_TEST_FOLDER", folder, 1);
+    procs_run_ranks(2, work_with_warning, NULL);
+    assert_int_equal(run("report %s", folder), 0);
+    assert_has(text, "2 ranks on 1 hosts, 0 operations");
+    trace_remove(folder);
+}
+
+/* ---- tools --------------------------------------------------------------------------------------------------- */
+
+#define COUNT_TOOL TUTTI_EXAMPLES_DIR "/count_tool/libcount_tool.so"
+#define NVTX_TOOL TUTTI_EXAMPLES_DIR "/nvtx_tool/libnvtx_tool.so" /* built where nvtx3's headers are */
+
+/* Runs an example of three operations on two ranks, with a variable. */
+static void run_with(const char *variable, int counts, const char *warning)
+{
+    struct launch launch = RUN("-n", "2", "/usr/bin/env", variable, TUTTI_EXAMPLES_DIR "/all_reduce");
+    assert_int_equal(launch.status, 0);
+    assert_int_equal(text_count(launch.err.data, ": all_reduce 3, 12 bytes, 0 failed"), counts);
+    assert_int_equal(text_count(launch.err.data, "warn"), warning != NULL ? 2 : 0);
+    if (warning != NULL) assert_has(launch.err.data, warning);
+    launch_free(&launch);
+}
+
+static void test_loaded_tools(void **state)
+{
+    (void)state;
+    run_with("TUTTI_TOOL=" COUNT_TOOL, 2, NULL);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* their libraries must come first */
+    run_with("LD_PRELOAD=" COUNT_TOOL, 2, NULL);
+#endif
+    run_with("TUTTI_TOOL=/nonexistent.so:" COUNT_TOOL, 2, "/nonexistent.so cannot be read");
+    run_with("TUTTI_TOOL=" TUTTI_BACKENDS_DIR "/libtutti_tcp.so", 0, "has no symbol tutti_tool_v1");
+    run_with("TUTTI_TOOL=relative.so", 0, "is not an absolute path");
+    if (access(NVTX_TOOL, R_OK) == 0) run_with("TUTTI_TOOL=" NVTX_TOOL, 0, NULL);
+}
+
+/* ---- watching ------------------------------------------------------------------------------------------------ */
+
+static int watch(pid_t pid)
+{
+    char command[256];
+    snprintf(command, sizeof command, TUTTI_BUILD_DIR "/bin/tutti-info --watch %d --interval 0.05 --count 2 2>&1",
+             (int)pid);
+    FILE *output = popen(command, "r");
+    assert_non_null(output);
+    text[fread(text, 1, sizeof text - 1, output)] = '\0';
+    int status = pclose(output);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* A rank of the watched job. */
+static int be_watched(void)
+{
+    enum { OPS = 12, LIMIT_S = 30 };
+    setenv("TUTTI_BACKEND_PATH", TUTTI_BACKENDS_DIR, 1);
+    if (tutti_init_process_group("tcp", NULL) != TUTTI_OK) return 1;
+    for (int i = 0; i < OPS; i++)
+        if (tutti_barrier(NULL) != TUTTI_OK) return 1;
+    printf("counts\n");
+    fflush(stdout);
+    sleep(LIMIT_S); /* until the test kills the job */
+    return 1;
+}
+
+/* Ranks that are killed leave nothing behind: their counters are in memory of their own. */
+static void test_watch(void **state)
+{
+    (void)state;
+    char self[4096];
+    assert_non_null(realpath("/proc/self/exe", self));
+    struct launch launch = launch_start(ARGS("-n", "2", self, "watched"));
+    launch_expect(&launch, "counts", 2);
+    assert_int_equal(watch(launch.pid), 0);
+    assert_int_equal(text_count(text, "rank  process"), 2);
+    assert_int_equal(text_count(text, "\n    1 "), 2);
+    assert_has(text, " 12 "); /* operations */
+    kill(launch.pid, SIGKILL);
+    launch_wait(&launch);
+    assert_int_equal(watch(launch.pid), 1);
+    assert_has(text, "there is no process");
+    launch_free(&launch);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 2 && strcmp(argv[1], "watched") == 0) return be_watched();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_report),       cmocka_unit_test(test_clocks),      cmocka_unit_test(test_merge),
+        cmocka_unit_test(test_cut_files),    cmocka_unit_test(test_wrong_bytes), cmocka_unit_test(test_command_line),
+        cmocka_unit_test(test_recording),    cmocka_unit_test(test_no_folder),   cmocka_unit_test(test_full_disk),
+        cmocka_unit_test(test_loaded_tools), cmocka_unit_test(test_watch),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

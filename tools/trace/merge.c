@@ -1,0 +1,258 @@
+/* tutti-trace merge: writes one time line of all ranks as Chrome's trace events, which Perfetto reads, too. */
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "trace/commands.h"
+
+#ifndef TRACE_HAS_JSON
+
+int trace_merge(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    fprintf(stderr, "tutti-trace: merge is left out of this build, because jansson was not found (Debian: "
+                    "libjansson-dev)\n");
+    return 2;
+}
+
+#else
+
+#include <jansson.h>
+#include <tutti/tutti.h>
+
+#include "trace/steps.h"
+
+enum { RANGE_THREADS = 100000, ASYNC_THREADS = 50000, WAIT_SHOWN_NS = 1000, BUFFER = 1 << 16 };
+
+static const char help[] = "usage: tutti-trace merge DIR [-o FILE]\n"
+                           "Writes one time line of all ranks in DIR as JSON, for ui.perfetto.dev and\n"
+                           "chrome://tracing.  A rank is a process there, and a group is a thread of it.\n\n"
+                           "  -o, --output FILE  (trace.json; - is the standard output)\n";
+
+/* An event that is written again and again with other values: making it anew would take most of the time. */
+struct span {
+    json_t *event, *name, *pid, *tid, *ts, *dur;
+};
+
+struct out {
+    FILE *file;
+    const struct load *load;
+    struct span op, plain; /* the first one has arguments */
+    json_t *args, *bytes, *sequence, *root, *wait_ns, *reduce_ns, *thread;
+    bool any, failed;
+    size_t used;
+    char buffer[BUFFER];
+};
+
+/* Writes the buffer's content. */
+static void flush(struct out *out)
+{
+    if (fwrite(out->buffer, 1, out->used, out->file) != out->used) out->failed = true;
+    out->used = 0;
+}
+
+/* Takes a part of the text, of which an event has dozens: jansson's callback. */
+static int write_part(const char *text, size_t size, void *argument)
+{
+    struct out *out = argument;
+    if (size > BUFFER - out->used) flush(out);
+    if (size > BUFFER) return -1;
+    memcpy(out->buffer + out->used, text, size);
+    out->used += size;
+    return 0;
+}
+
+static void put_kept(struct out *out, const json_t *event)
+{
+    if (out->any) write_part(",\n", 2, out);
+    out->any = true;
+    if (json_dump_callback(event, write_part, out, JSON_COMPACT | JSON_REAL_PRECISION(15)) != 0) out->failed = true;
+}
+
+static void put_event(struct out *out, json_t *event)
+{
+    if (event != NULL)
+        put_kept(out, event);
+    else
+        out->failed = true;
+    json_decref(event);
+}
+
+/* Adds a value to an object, which then owns it.  Returns it, to be changed. */
+static json_t *add(json_t *object, const char *key, json_t *value)
+{
+    json_object_set_new(object, key, value);
+    return value;
+}
+
+static struct span make_span(json_t *args)
+{
+    json_t *event = json_object();
+    struct span span = {.event = event};
+    add(event, "ph", json_string("X"));
+    span.name = add(event, "name", json_string(""));
+    span.pid = add(event, "pid", json_integer(0));
+    span.tid = add(event, "tid", json_integer(0));
+    span.ts = add(event, "ts", json_real(0));
+    span.dur = add(event, "dur", json_real(0));
+    if (args != NULL) json_object_set(event, "args", args);
+    return span;
+}
+
+static void make_events(struct out *out)
+{
+    out->args = json_object();
+    out->bytes = add(out->args, "bytes", json_integer(0));
+    out->sequence = add(out->args, "sequence", json_integer(0));
+    out->root = add(out->args, "root", json_integer(0));
+    out->wait_ns = add(out->args, "wait_ns", json_integer(0));
+    out->reduce_ns = add(out->args, "reduce_ns", json_integer(0));
+    out->thread = add(out->args, "thread", json_string(""));
+    out->op = make_span(out->args);
+    out->plain = make_span(NULL);
+}
+
+static double us_of(const struct out *out, int64_t ns)
+{
+    return (double)(ns - out->load->begin_ns) / 1e3;
+}
+
+static void put_name(struct out *out, const char *what, int rank, int thread, const char *name)
+{
+    put_event(out, json_pack("{s:s, s:s, s:i, s:i, s:{s:s}}", "ph", "M", "name", what, "pid", rank, "tid", thread,
+                             "args", "name", name));
+}
+
+static void put_names(struct out *out, const struct load_rank *rank)
+{
+    char text[256];
+    int pid = rank->begin.rank;
+    snprintf(text, sizeof text, "rank %d (%s, process %d)", pid, rank->begin.host, rank->begin.pid);
+    put_name(out, "process_name", pid, 0, text);
+    put_event(out, json_pack("{s:s, s:s, s:i, s:{s:i}}", "ph", "M", "name", "process_sort_index", "pid", pid, "args",
+                             "sort_index", pid));
+    for (int i = 0; i < rank->n_groups; i++)
+        if (rank->groups[i] != NULL) put_name(out, "thread_name", pid, i + 1, rank->groups[i]->name);
+}
+
+/* Sets the arguments to those of an operation. */
+static void set_args(struct out *out, const struct load_rank *rank, size_t i)
+{
+    const tutti_trace_op *op = &rank->ops[i];
+    json_integer_set(out->bytes, (json_int_t)op->bytes);
+    json_integer_set(out->sequence, op->sequence);
+    json_integer_set(out->root, op->root);
+    json_integer_set(out->wait_ns, rank->wait_ns[i]);
+    json_integer_set(out->reduce_ns, op->reduce_ns);
+    json_string_set(out->thread, op->flags & TUTTI_TRACE_BY_THREAD ? "progress" : "caller");
+}
+
+static void put_span(struct out *out, const struct span *span, const struct load_rank *rank, const char *name,
+                     int thread, int64_t begin, int64_t ns)
+{
+    json_string_set(span->name, name);
+    json_integer_set(span->pid, rank->begin.rank);
+    json_integer_set(span->tid, thread);
+    json_real_set(span->ts, us_of(out, begin));
+    json_real_set(span->dur, (double)ns / 1e3);
+    put_kept(out, span->event);
+}
+
+/* Asynchronous operations overlap, which spans of one thread must not. */
+static void put_async(struct out *out, const struct load_rank *rank, size_t i, const char *name, int64_t begin,
+                      int64_t end)
+{
+    json_int_t id = (json_int_t)rank->begin.rank << 40 | (json_int_t)i;
+    int thread = ASYNC_THREADS + rank->ops[i].group;
+    put_event(out, json_pack("{s:s, s:s, s:s, s:I, s:i, s:i, s:f, s:O}", "ph", "b", "cat", "async", "name", name, "id",
+                             id, "pid", rank->begin.rank, "tid", thread, "ts", us_of(out, begin), "args", out->args));
+    put_event(out, json_pack("{s:s, s:s, s:s, s:I, s:i, s:i, s:f}", "ph", "e", "cat", "async", "name", name, "id", id,
+                             "pid", rank->begin.rank, "tid", thread, "ts", us_of(out, end)));
+}
+
+static void put_op(struct out *out, const struct load_rank *rank, size_t i)
+{
+    const tutti_trace_op *op = &rank->ops[i];
+    int64_t begin = load_time_ns(rank, op->issued), end = load_time_ns(rank, op->ended);
+    const char *name = tutti_kind_name((tutti_kind)op->kind);
+    set_args(out, rank, i);
+    if (op->flags & TUTTI_TRACE_ASYNC) {
+        put_async(out, rank, i, name, begin, end);
+        return;
+    }
+    put_span(out, &out->op, rank, name, op->group, begin, end - begin);
+    if (rank->wait_ns[i] >= WAIT_SHOWN_NS)
+        put_span(out, &out->plain, rank, "waiting", op->group, load_arrival_ns(rank, op), rank->wait_ns[i]);
+}
+
+static void put_rank(struct out *out, const struct load_rank *rank)
+{
+    put_names(out, rank);
+    for (size_t i = 0; i < rank->n_ops; i++) put_op(out, rank, i);
+    for (size_t i = 0; i < rank->n_ranges; i++) {
+        const tutti_trace_range *range = &rank->ranges[i];
+        int64_t begin = load_time_ns(rank, range->begin);
+        put_span(out, &out->plain, rank, range->name, RANGE_THREADS + (int)(range->thread % 1000000), begin,
+                 load_time_ns(rank, range->end) - begin);
+    }
+}
+
+/* Writes the ranks' clocks, and then all events one by one: the whole would need many times the memory. */
+static bool write_all(FILE *file, const struct load *load)
+{
+    static struct out out; /* too large for the stack */
+    json_t *clocks = json_object();
+    out.file = file;
+    out.load = load;
+    make_events(&out);
+    for (int i = 0; i < load->n; i++) {
+        char key[32];
+        snprintf(key, sizeof key, "rank %d", load->ranks[i].begin.rank);
+        json_object_set_new(clocks, key, json_integer(load->ranks[i].align.error_ns));
+    }
+    fputs("{\"displayTimeUnit\":\"ns\",\"otherData\":{\"clock_error_ns\":", file);
+    out.failed = out.op.dur == NULL || out.plain.dur == NULL || json_dumpf(clocks, file, JSON_COMPACT) != 0;
+    fputs("},\"traceEvents\":[\n", file);
+    for (int i = 0; i < load->n && !out.failed && !ferror(file); i++) put_rank(&out, &load->ranks[i]);
+    flush(&out);
+    fputs("\n]}\n", file);
+    json_decref(clocks);
+    json_decref(out.args);
+    json_decref(out.op.event);
+    json_decref(out.plain.event);
+    return !out.failed && fflush(file) == 0 && !ferror(file);
+}
+
+static int merge(const char *folder, const char *path)
+{
+    struct load load;
+    if (!load_folder(folder, &load)) return 1;
+    FILE *file = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
+    bool good = file != NULL && steps_find(&load, NULL, NULL) && write_all(file, &load);
+    int reason = errno;
+    if (file != NULL && file != stdout && fclose(file) != 0) good = false;
+    if (!good) fprintf(stderr, "tutti-trace: cannot write %s: %s\n", path, strerror(reason));
+    load_free(&load);
+    return good ? 0 : 1;
+}
+
+int trace_merge(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"output", required_argument, NULL, 'o'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
+    const char *path = "trace.json";
+    for (int found; (found = getopt_long(argc, argv, "o:h", options, NULL)) != -1;) {
+        if (found == 'h') return fputs(help, stdout) < 0;
+        if (found != 'o') return 2;
+        path = optarg;
+    }
+    if (optind + 1 != argc) {
+        fprintf(stderr, "tutti-trace: merge takes one folder; see tutti-trace merge --help\n");
+        return 2;
+    }
+    return merge(argv[optind], path);
+}
+
+#endif
