@@ -94,7 +94,8 @@ static void invalid_values(void **state)
                                "TUTTI_BACKEND_PATH=/there/is/none:/tmp", INFO);
     assert_int_equal(launch.status, 0);
     static const char *const lines[] = {
-        "TUTTI_LOG=nonsense is not a level (use error, warn, info or debug); using warn",
+        "TUTTI_LOG: \"nonsense\" is neither a level (off, error, warn, info, debug) nor SUBSYSTEM:LEVEL, and is "
+        "ignored",
         "TUTTI_SHM=maybe is not a boolean (use 0, false, no, off, 1, true, yes or on); using 1",
         "TUTTI_BACKEND_PATH: /there/is/none is skipped: No such file or directory"};
     for (int i = 0; i < 3; i++)
