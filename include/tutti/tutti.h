@@ -159,13 +159,15 @@ TUTTI_API void tutti_log(const char *subsystem, int level, const char *format, .
 /* ---- starting and ending ----------------------------------------------------------------------------------- */
 
 typedef struct tutti_init_opts {
-    const char *init_method; /* "env://", "tcp://host:port?rank=R&world_size=N", "file:///path?.."; NULL means env:// */
-    tutti_store *store;      /* rendezvous through this store instead; needs rank and world_size, excludes init_method.
-                                Borrowed until the group is destroyed */
-    int rank;                /* this rank; used only if world_size is set.  Overrides init_method and the
-                                environment */
-    int world_size;          /* 0: rank and world size come from init_method or the environment */
-    int64_t timeout_ms;      /* default of the group's operations; 0: 30 minutes, or 10 for CUDA tensors on nccl */
+    const char *init_method;  /* "env://", "tcp://host:port?rank=R&world_size=N", "file:///path?..",
+                                 or "redis://host:port/JOB?.." as for tutti_store_redis, where a rank and world size that
+                                 are not given come from the launcher's variables; NULL means env:// */
+    tutti_store *store;       /* rendezvous through this store instead; needs rank and world_size, excludes init_method.
+                                 Borrowed until the group is destroyed */
+    int rank;                 /* this rank; used only if world_size is set.  Overrides init_method and the
+                                 environment */
+    int world_size;           /* 0: rank and world size come from init_method or the environment */
+    int64_t timeout_ms;       /* default of the group's operations; 0: 30 minutes, or 10 for CUDA tensors on nccl */
     int64_t store_timeout_ms; /* limit of the rendezvous; 0: 5 minutes */
     tutti_device device;      /* this rank's device; zero: CPU, or LOCAL_RANK's device for nccl */
 } tutti_init_opts;
