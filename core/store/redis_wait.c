@@ -155,6 +155,13 @@ static int report_missing(struct redis *redis, const struct store_request *reque
 static int end_wait(struct redis *redis, const struct store_request *request, struct store_reply *reply, bool *again)
 {
     redisReply *raw;
+    *again = false;
+    if (request->n_keys == 1) { /* polls ask for one key: spare the server a second request */
+        store_reply_error(reply, TUTTI_ERR_TIMEOUT, "1 of 1 keys missing: \"%.*s\"",
+                          (int)(request->keys->bytes < 60 ? request->keys->bytes : 60),
+                          (const char *)request->keys->data);
+        return TUTTI_OK;
+    }
     int status = redis_read(redis, request, redis_script_missing, &raw);
     if (status != TUTTI_OK) return status;
     *again = raw->type == REDIS_REPLY_ARRAY && raw->elements == 0;
