@@ -61,8 +61,8 @@ static void cuda_close(void *state)
         lane_end(stager);
         scope_leave(here);
         if (stager->lanes > 0) { /* their copies ring the doorbell when they complete */
-            stager->host->log(1, "cuda: copies of group %s have not completed; their memory is not freed",
-                              stager->info.name);
+            TUTTI_LOG_AS(stager->host, "cuda", 1,
+                         "cuda: copies of group %s have not completed; their memory is not freed", stager->info.name);
         } else {
             if (stager->doorbell_fd >= 0) close(stager->doorbell_fd);
             device_close(&stager->device);

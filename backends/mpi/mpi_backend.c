@@ -88,8 +88,8 @@ static void close_tree(struct mpib_tree *tree, int peers)
     if (clean)
         MPI_Comm_free(&tree->comm);
     else
-        tree->host->log(1, "MPI still holds %d requests of abandoned operations; keep their tensors valid",
-                        tree->n_pending);
+        TUTTI_LOG_AS(tree->host, "mpi", 1,
+                     "MPI still holds %d requests of abandoned operations; keep their tensors valid", tree->n_pending);
     mpib_tree_closed(clean);
     free(tree->requests);
     free(tree->pending);

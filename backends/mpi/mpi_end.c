@@ -25,7 +25,7 @@ void mpib_end_alone(const tutti_host *host, const char *why)
     int rank = 0, size = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    host->log(1, "skipping MPI_Finalize on rank %d of MPI_COMM_WORLD: %s", rank, why);
+    TUTTI_LOG_AS(host, "mpi", 1, "skipping MPI_Finalize on rank %d of MPI_COMM_WORLD: %s", rank, why);
     int64_t until_ns = host->now_ns() + SEND_MS * NS_PER_MS;
     for (int i = 0; i < size; i++) {
         MPI_Request send;
@@ -51,8 +51,8 @@ bool mpib_end_together(const tutti_host *host)
     }
     if (peer_left) {
         MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-        host->log(1, "skipping MPI_Finalize on rank %d of MPI_COMM_WORLD: rank %d exited without it", rank,
-                  status.MPI_SOURCE);
+        TUTTI_LOG_AS(host, "mpi", 1, "skipping MPI_Finalize on rank %d of MPI_COMM_WORLD: rank %d exited without it",
+                     rank, status.MPI_SOURCE);
     }
     if (all_arrived) {
         MPI_Cancel(&left);

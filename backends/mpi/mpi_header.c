@@ -118,7 +118,7 @@ enum mpib_arrival mpib_header_poll(struct mpib_tree *tree)
     tree->inbox_started = false;
     if (error == MPI_SUCCESS && is_valid(&envelope->header))
         return mpib_match_arrive(tree, status.MPI_SOURCE, envelope) ? MPIB_WANTED : MPIB_KEPT;
-    tree->host->log(0, "dropped a message of %llu bytes from rank %d: its header is invalid",
-                    (unsigned long long)envelope->header.bytes, status.MPI_SOURCE);
+    TUTTI_LOG_AS(tree->host, "mpi", 0, "dropped a message of %llu bytes from rank %d: its header is invalid",
+                 (unsigned long long)envelope->header.bytes, status.MPI_SOURCE);
     return MPIB_KEPT;
 }

@@ -41,8 +41,8 @@ static void discard(struct mpib_tree *tree, int32_t source, const struct mpib_he
     pending.data = pending.memory;
     if (pending.memory == NULL || mpib_pending_begin(tree, &pending) != TUTTI_OK) {
         free(pending.memory);
-        tree->host->log(1, "out of memory to discard a message of %llu bytes that no receive matches",
-                        (unsigned long long)header->bytes);
+        TUTTI_LOG_AS(tree->host, "mpi", 1, "out of memory to discard a message of %llu bytes that no receive matches",
+                     (unsigned long long)header->bytes);
     }
 }
 

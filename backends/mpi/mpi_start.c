@@ -223,7 +223,8 @@ static int start_unlocked(const tutti_host *host, int world_size)
         MPI_Query_thread(&mpib.level);
         MPI_Is_thread_main(&is_main);
         if (mpib.level < MPI_THREAD_SERIALIZED)
-            host->log(2, "the program started MPI below MPI_THREAD_SERIALIZED: async operations progress only while "
+            TUTTI_LOG_AS(host, "mpi", 2,
+                         "the program started MPI below MPI_THREAD_SERIALIZED: async operations progress only while "
                          "its main thread waits");
         if (mpib.level < MPI_THREAD_SERIALIZED && !is_main)
             return host->error(TUTTI_ERR_BACKEND, "the program started MPI for its main thread only: call Tutti from "

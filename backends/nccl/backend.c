@@ -62,7 +62,7 @@ static int open_group(struct ncclb_group *group)
     if (group->first == group) {
         group->clock = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
         if (group->clock < 0) return group->host->error(TUTTI_ERR_SYSTEM, "nccl: cannot create a timerfd");
-        group->host->log(2, "nccl: %s", ncclb_versions());
+        TUTTI_LOG_AS(group->host, "nccl", 2, "nccl: %s", ncclb_versions());
     }
     return ncclb_is_eager(group) ? open_eagerly(group) : TUTTI_OK;
 }

@@ -134,8 +134,9 @@ struct reaping *ncclb_reap_new(struct ncclb_group *group, int most)
     struct reaping *reaping = calloc(1, sizeof *reaping + (size_t)most * sizeof *reaping->ending);
     if (reaping == NULL || driver.cuDevicePrimaryCtxRetain(&reference, group->device.handle) != CUDA_SUCCESS) {
         free(reaping);
-        group->host->log(1, "nccl: cannot end %d communicators of group %s; they are leaked until the process exits",
-                         most, group->info.name);
+        TUTTI_LOG_AS(group->host, "nccl", 1,
+                     "nccl: cannot end %d communicators of group %s; they are leaked until the process exits", most,
+                     group->info.name);
         return NULL;
     }
     pthread_condattr_t attributes;
@@ -192,8 +193,9 @@ bool ncclb_reap(struct ncclb_group *group, struct reaping *reaping)
     if (gentle > 0) run_on_thread(reaping, end_gently, reaping);
     bool done = wait_bounded(reaping);
     if (!done)
-        group->host->log(
-            1, "nccl: ending %d communicator%s of group %s takes longer than %d ms; it continues in the background", n,
+        TUTTI_LOG_AS(
+            group->host, "nccl", 1,
+            "nccl: ending %d communicator%s of group %s takes longer than %d ms; it continues in the background", n,
             n == 1 ? "" : "s", group->info.name, WAIT_MS);
     return done;
 }

@@ -31,10 +31,10 @@ struct tcp_group {
 static void log_refused_coll(struct shm *shm)
 {
     if (shm->coll_refused == 0) return;
-    shm->config.host->log(LOG_INFO,
-                          "tcp: cannot reserve %zu bytes of shared memory for a group's collectives (%s); they use "
-                          "messages instead",
-                          shm->coll_span, strerror(shm->coll_refused));
+    TUTTI_LOG_AS(shm->config.host, "shm", LOG_INFO,
+                 "tcp: cannot reserve %zu bytes of shared memory for a group's collectives (%s); they use "
+                 "messages instead",
+                 shm->coll_span, strerror(shm->coll_refused));
     shm->coll_refused = 0;
 }
 

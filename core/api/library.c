@@ -5,6 +5,8 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
+#include "base/log.h"
+#include "base/log_logger.h"
 #include "base/sized.h"
 
 const char *tutti_version(void)
@@ -36,6 +38,23 @@ int tutti_set_error(int status, const char *format, ...)
 const char *tutti_status_string(int status)
 {
     return error_name(status);
+}
+
+/* ---- log ----------------------------------------------------------------------------------------------------- */
+
+int tutti_set_logger(tutti_logger logger, void *argument)
+{
+    if (log_logger_set(logger, argument)) return TUTTI_OK;
+    return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                     "set_logger: called inside the logger, for which it would have to wait; call it elsewhere");
+}
+
+void tutti_log(const char *subsystem, int level, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    log_vas(subsystem != NULL ? subsystem : "plugin", level, format, args);
+    va_end(args);
 }
 
 /* ---- names --------------------------------------------------------------------------------------------------- */

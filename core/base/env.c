@@ -59,7 +59,7 @@ bool env_bool(const char *name, bool fallback)
     const char *text = env_string(name, NULL);
     int value = text != NULL ? tutti_parse_bool(text) : fallback;
     if (value < 0 && is_first_time(name))
-        log_write(LOG_WARN, "%s=%.40s is not a boolean (use 0, false, no, off, 1, true, yes or on); using %d", name,
-                  text, fallback);
+        log_write(LOG_WARN, LOG_INIT, "%s=%.40s is not a boolean (use 0, false, no, off, 1, true, yes or on); using %d",
+                  name, text, fallback);
     return value < 0 ? fallback : value != 0;
 }

@@ -51,7 +51,7 @@ static void raise_to(rlim_t needed)
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return;
     if (limit.rlim_max < needed && !limits_warned) {
-        log_write(LOG_WARN,
+        log_write(LOG_WARN, LOG_GROUP,
                   "the groups of this process may need %llu descriptors and the hard limit is %llu; raise `ulimit -Hn`",
                   (unsigned long long)needed, (unsigned long long)limit.rlim_max);
         limits_warned = true;

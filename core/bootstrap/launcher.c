@@ -103,6 +103,7 @@ int launcher_open(struct rendezvous_spec *spec, int64_t timeout_ms, tutti_store 
         *store = NULL;
         return error_set(shared, "%s", why);
     }
-    if (shared == TUTTI_OK) log_write(LOG_INFO, "the store's address was exchanged through %s", exchange->name);
+    if (shared == TUTTI_OK)
+        log_write(LOG_INFO, LOG_INIT, "the store's address was exchanged through %s", exchange->name);
     return shared;
 }

@@ -138,9 +138,11 @@ static int register_rank(const struct registration *registration)
         return liveness_append(registration->store, "processes", registration->rank);
     if (status != TUTTI_OK) return status;
     current[strcspn(current, " ")] = '\0';
-    return error_set(TUTTI_ERR_MISMATCH, "rendezvous: rank %d already joined from %s%s%s", registration->rank, current,
-                     registration->file == NULL ? "" : "; if that was an earlier run, remove ",
-                     registration->file == NULL ? "" : registration->file);
+    const char *instead = registration->left_over != NULL ? registration->left_over : registration->file;
+    return error_set(TUTTI_ERR_MISMATCH, "rendezvous: rank %d already joined from %s%s%s%s", registration->rank,
+                     current, instead == NULL ? "" : "; if that was an earlier run, ",
+                     instead == NULL || instead == registration->left_over ? "" : "remove ",
+                     instead == NULL ? "" : instead);
 }
 
 /* Marks the ranks whose processes are in the list that all append to.  One request, for any number of ranks. */

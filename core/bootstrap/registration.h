@@ -8,8 +8,9 @@ struct registration {
     tutti_store *store; /* a prefix store that no other code uses */
     int rank, world_size;
     int64_t timeout_ms;
-    const char *file; /* the store's file, which an earlier run may have left; or NULL */
-    bool in_use;      /* out: the ranks of an earlier run have registered there, and its rank 0 may still be running */
+    const char *file;      /* the store's file, which an earlier run may have left; or NULL */
+    const char *left_over; /* what to do about keys of an earlier run; NULL: there can be none, or `file` is set */
+    bool in_use; /* out: the ranks of an earlier run have registered there, and its rank 0 may still be running */
 };
 
 /* Registers this rank and waits for all ranks.  Returns the error that keeps them from completing, the same on all

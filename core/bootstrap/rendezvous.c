@@ -10,13 +10,21 @@
 #include "base/clock.h"
 #include "base/env.h"
 #include "base/error.h"
+#include "base/token.h"
 #include "bootstrap/launcher.h"
 #include "bootstrap/liveness.h"
 #include "bootstrap/registration.h"
 #include "bootstrap/rendezvous_spec.h"
+#include "store/redis_url.h"
 #include "store/store_impl.h"
 
-enum { RENDEZVOUS_LINGER_MS = 1000, RENDEZVOUS_RETRY_MS = 1500, RENDEZVOUS_ENDING_MS = 5000, RENDEZVOUS_PAUSE_MS = 10 };
+enum {
+    RENDEZVOUS_LINGER_MS = 1000,
+    RENDEZVOUS_RETRY_MS = 1500,
+    RENDEZVOUS_ENDING_MS = 5000,
+    RENDEZVOUS_PAUSE_MS = 10,
+    RENDEZVOUS_CLEAR_MS = 1000
+};
 
 /* Merges a number from two sources.  Either may leave it out; if both have it, they must agree. */
 static int merge_number(const char *what, int given, int *found)
@@ -46,9 +54,11 @@ static int read_spec(const struct rendezvous_args *args, struct rendezvous_spec 
     int status = TUTTI_OK;
     *spec = (struct rendezvous_spec){
         .rank = -1, .world_size = -1, .local_rank = -1, .local_world_size = -1, .node_rank = -1};
+    char text[REDIS_URL_TEXT_MAX];
     if (args->store != NULL && args->init_method != NULL)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT,
-                         "init_method \"%.200s\" and a store are both given; give one of them", args->init_method);
+                         "init_method \"%.200s\" and a store are both given; give one of them",
+                         redis_url_hide(args->init_method, text));
     if (args->rank < -1 || args->world_size == 0 || args->world_size < -1)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT,
                          "rank is %d and world_size is %d; use -1 for a value that is not given", args->rank,
@@ -59,6 +69,8 @@ static int read_spec(const struct rendezvous_args *args, struct rendezvous_spec 
         status = rendezvous_spec_from_env_as(args->rank, args->world_size, spec);
     else if (args->store == NULL)
         status = rendezvous_spec_parse(args->init_method, spec);
+    if (status == TUTTI_OK && spec->kind == RENDEZVOUS_REDIS && !given && spec->rank < 0 && spec->world_size < 0)
+        status = rendezvous_spec_add_ranks(spec);
     if (status == TUTTI_OK) status = merge_number("rank", args->rank, &spec->rank);
     if (status == TUTTI_OK) status = merge_number("world_size", args->world_size, &spec->world_size);
     return status == TUTTI_OK ? check_ranks(spec) : status;
@@ -85,6 +97,20 @@ static int use_unused_prefix(int rank, tutti_store **store)
     return status;
 }
 
+/* Opens the part of the job's redis store that belongs to this world.  The server outlives the job's worlds, and a
+ * launcher may start the job's ranks again. */
+static int open_redis(const struct rendezvous_spec *spec, const tutti_store_opts *opts, tutti_store **store)
+{
+    char prefix[64];
+    tutti_store *whole = NULL;
+    snprintf(prefix, sizeof prefix, "start/%.16s/world/%d", env_string("TUTTI_RESTART_COUNT", "0"),
+             atomic_load(&n_worlds));
+    int status = tutti_store_redis(spec->path, opts, &whole);
+    if (status == TUTTI_OK) status = tutti_store_prefix(whole, prefix, store);
+    tutti_store_free(whole);
+    return status;
+}
+
 static int open_store(const struct rendezvous_args *args, struct rendezvous_spec *spec, int64_t timeout_ms,
                       tutti_store **store)
 {
@@ -105,6 +131,7 @@ static int open_store(const struct rendezvous_args *args, struct rendezvous_spec
                    : status;
     }
     if (spec->kind == RENDEZVOUS_FILE) return tutti_store_file(spec->path, &opts, store);
+    if (spec->kind == RENDEZVOUS_REDIS) return open_redis(spec, &opts, store);
     return tutti_store_memory(&opts, store);
 }
 
@@ -115,7 +142,10 @@ static int register_all(const struct rendezvous_args *args, const struct rendezv
     struct registration meet = {.rank = spec->rank,
                                 .world_size = spec->world_size,
                                 .timeout_ms = timeout_ms,
-                                .file = spec->kind == RENDEZVOUS_FILE ? spec->path : NULL};
+                                .file = spec->kind == RENDEZVOUS_FILE ? spec->path : NULL,
+                                .left_over = spec->kind == RENDEZVOUS_REDIS
+                                                 ? "give the job another name (redis://host:port/JOB, or TUTTI_JOB_ID)"
+                                                 : NULL};
     int status = tutti_store_prefix(out->store, args->prefix == NULL ? "tutti/world" : args->prefix, &meet.store);
     if (status == TUTTI_OK) status = registration_complete(&meet);
     tutti_store_free(meet.store);
@@ -134,6 +164,7 @@ static int copy_result(const struct rendezvous_spec *spec, struct rendezvous *ou
     out->port = spec->port;
     out->rank0_hosts = spec->kind == RENDEZVOUS_TCP && !spec->launcher_hosts_store;
     out->hosts = out->rank0_hosts && spec->rank == 0;
+    out->clears = spec->kind == RENDEZVOUS_REDIS;
     if (spec->kind != RENDEZVOUS_FILE || spec->rank != 0) return TUTTI_OK;
     out->remove = strdup(spec->path);
     return out->remove != NULL
@@ -175,7 +206,8 @@ static int try_once(const struct rendezvous_args *args, struct rendezvous_spec *
     if (status != TUTTI_OK) return status;
     int64_t left = timeout_ms == TUTTI_INFINITE ? timeout_ms : timeout_ms - (clock_now_ns() - begun) / 1000000;
     status = register_all(args, spec, left < 1 ? 1 : left, out, &in_use);
-    if (status == TUTTI_OK && spec->launcher_hosts_store) atomic_fetch_add(&n_worlds, 1);
+    if (status == TUTTI_OK && (spec->launcher_hosts_store || spec->kind == RENDEZVOUS_REDIS))
+        atomic_fetch_add(&n_worlds, 1);
     if (status == TUTTI_OK) status = copy_result(spec, out);
     if (status == TUTTI_OK) return status;
     /* The file of an earlier world is removed by its rank 0, which may return later than other ranks. */
@@ -226,8 +258,21 @@ int rendezvous_join(const struct rendezvous_args *args, struct rendezvous *out)
         if (left < 1) left = 1;
         status = try_once(args, spec, retry_timeout(left, status), left, out, &again);
     }
+    token_wipe(spec, sizeof *spec); /* a URL may hold a password */
     free(spec);
     return status;
+}
+
+/* Deletes the world's keys if all other ranks have left.  A failure is harmless: the keys expire. */
+static void clear_store(const struct rendezvous *rendezvous)
+{
+    int64_t left = 0;
+    char text[ERROR_TEXT_MAX];
+    snprintf(text, sizeof text, "%s", error_text());
+    tutti_store_set_timeout(rendezvous->store, RENDEZVOUS_CLEAR_MS);
+    int status = tutti_store_add(rendezvous->store, "gone", 1, &left);
+    if (status == TUTTI_OK && left == rendezvous->world_size) status = store_clear_all(rendezvous->store);
+    if (status != TUTTI_OK) error_set(status, "%s", text);
 }
 
 void rendezvous_leave(struct rendezvous *rendezvous)
@@ -235,6 +280,7 @@ void rendezvous_leave(struct rendezvous *rendezvous)
     if (rendezvous->remove != NULL)
         unlink(rendezvous->remove); /* the other ranks have it open, and the next run must not find it */
     free(rendezvous->remove);
+    if (rendezvous->clears) clear_store(rendezvous);
     tutti_store_free(rendezvous->store);
     *rendezvous =
         (struct rendezvous){.rank = -1, .world_size = -1, .local_rank = -1, .local_world_size = -1, .node_rank = -1};

@@ -24,6 +24,7 @@ struct rendezvous {
     bool rank0_hosts; /* rank 0's process runs the store's server */
     bool hosts;       /* this rank runs the store's server, which the others need until they have left */
     char *remove;     /* internal: the file that rank 0 removes when it leaves */
+    bool clears;      /* internal: the last rank to leave deletes the world's keys */
 };
 
 /* Registers this rank and waits until all ranks have registered.  The error messages fit every rank:

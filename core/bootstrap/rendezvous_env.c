@@ -182,6 +182,12 @@ static void read_launcher_as(const struct launcher *from, struct rendezvous_spec
     log_set_rank(spec->rank);
 }
 
+int rendezvous_spec_add_ranks(struct rendezvous_spec *spec)
+{
+    const struct launcher *from = find_launcher();
+    return from == NULL ? TUTTI_OK : read_ranks(from, spec);
+}
+
 int rendezvous_spec_from_env_as(int rank, int world_size, struct rendezvous_spec *spec)
 {
     char because[64];

@@ -1,20 +1,22 @@
-/* Parses tcp://host:port?rank=R&world_size=N and file:///path?rank=R&world_size=N. */
+/* Parses tcp://host:port?rank=R&world_size=N, file:///path?.. and redis://host:port/job?.. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/env.h"
 #include "base/error.h"
 #include "bootstrap/rendezvous_spec.h"
+#include "store/redis_url.h"
 
 static int report_url(const char *url, const char *what)
 {
-    return error_set(TUTTI_ERR_INVALID_ARGUMENT, "init_method \"%.200s\": %s", url, what);
+    char text[REDIS_URL_TEXT_MAX];
+    return error_set(TUTTI_ERR_INVALID_ARGUMENT, "init_method \"%.200s\": %s", redis_url_hide(url, text), what);
 }
 
 /* Parses "name=value", n bytes long. */
 static int parse_parameter(const char *url, const char *text, size_t n, struct rendezvous_spec *spec)
 {
-    char copy[64], what[sizeof copy + 16];
+    char copy[64], what[sizeof copy + 64];
     int64_t value;
     if (n >= sizeof copy) return report_url(url, "a parameter is too long; only rank and world_size are known");
     memcpy(copy, text, n);
@@ -22,17 +24,18 @@ static int parse_parameter(const char *url, const char *text, size_t n, struct r
     char *equals = strchr(copy, '=');
     if (equals != NULL) *equals = '\0';
     bool rank = strcmp(copy, "rank") == 0, size = strcmp(copy, "world_size") == 0;
-    if (!rank && !size)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT,
-                         "init_method \"%.200s\": unknown parameter \"%s\"; only rank and world_size are known", url,
-                         copy);
+    if (!rank && !size) {
+        snprintf(what, sizeof what, "unknown parameter \"%s\"; only rank and world_size are known", copy);
+        return report_url(url, what);
+    }
     int *field = rank ? &spec->rank : &spec->world_size;
     snprintf(what, sizeof what, "init_method's %s", copy);
     int status = env_parse_int(what, equals == NULL ? "" : equals + 1, size, INT32_MAX, &value);
     if (status != TUTTI_OK) return status;
-    if (*field >= 0 && *field != value)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "init_method \"%.200s\": %s is given twice; give it once", url,
-                         copy);
+    if (*field >= 0 && *field != value) {
+        snprintf(what, sizeof what, "%s is given twice; give it once", copy);
+        return report_url(url, what);
+    }
     *field = (int)value;
     return TUTTI_OK;
 }
@@ -88,14 +91,31 @@ static int parse_path(const char *url, const char *text, size_t n, struct rendez
     return TUTTI_OK;
 }
 
+/* Keeps the URL, n bytes long, for the store. */
+static int parse_redis(const char *url, size_t n, struct rendezvous_spec *spec)
+{
+    struct redis_url parsed;
+    if (n >= sizeof spec->path) return report_url("redis://..", "it is too long");
+    int status = redis_url_parse(url, env_string("TUTTI_JOB_ID", NULL), &parsed);
+    if (status != TUTTI_OK) return status;
+    memcpy(spec->path, url, n);
+    spec->path[n] = '\0';
+    strcpy(spec->host, parsed.host); /* the way to it shows which interface leads to the other hosts */
+    spec->port = parsed.port;
+    return TUTTI_OK;
+}
+
 int rendezvous_spec_from_url(const char *url, struct rendezvous_spec *spec)
 {
     bool tcp = strncmp(url, "tcp://", 6) == 0, file = strncmp(url, "file://", 7) == 0;
-    if (!tcp && !file) return report_url(url, "it must begin with env://, tcp:// or file://");
-    const char *rest = url + (tcp ? 6 : 7);
+    bool redis = strncmp(url, "redis://", 8) == 0 || strncmp(url, "rediss://", 9) == 0;
+    if (!tcp && !file && !redis) return report_url(url, "it must begin with env://, tcp://, file:// or redis://");
+    const char *rest = url + (tcp ? 6 : file ? 7 : 8);
     size_t n = strcspn(rest, "?");
-    spec->kind = tcp ? RENDEZVOUS_TCP : RENDEZVOUS_FILE;
-    int status = tcp ? parse_authority(url, rest, n, spec) : parse_path(url, rest, n, spec);
+    spec->kind = tcp ? RENDEZVOUS_TCP : file ? RENDEZVOUS_FILE : RENDEZVOUS_REDIS;
+    int status = tcp    ? parse_authority(url, rest, n, spec)
+                 : file ? parse_path(url, rest, n, spec)
+                        : parse_redis(url, (size_t)(rest + n - url), spec);
     return status == TUTTI_OK && rest[n] == '?' ? parse_parameters(url, rest + n + 1, spec) : status;
 }
 

@@ -179,7 +179,7 @@ char *tuning_read(const char *path)
         tuning_free(&unused);
         return text;
     }
-    log_write(LOG_WARN, "TUTTI_TUNING=%s is not used: %s", path, error_text());
+    log_write(LOG_WARN, LOG_OP, "TUTTI_TUNING=%s is not used: %s", path, error_text());
     free(text);
     return NULL;
 }

@@ -182,7 +182,7 @@ void control_channel_open(struct tutti_group *group)
     if (listen_to(control, TUTTI_ANY_SOURCE)) return;
     for (int peer = 0; peer < group->size; peer++)
         if (peer != group->rank && !listen_to(control, peer))
-            log_write(LOG_INFO,
+            log_write(LOG_INFO, LOG_GROUP,
                       "group %s: %s posts no receive for control messages from rank %d; its failures show as timeouts",
                       group->name, entry->backend->name, group->global_ranks[peer]);
 }

@@ -40,15 +40,16 @@ void record_signal_start(void (*write)(void))
     pthread_t thread;
     if (!env_bool("TUTTI_RECORD_SIGNAL", false) || sigaction(SIGUSR2, NULL, &before) != 0) return;
     if (before.sa_flags & SA_SIGINFO || before.sa_handler != SIG_DFL) {
-        log_write(LOG_WARN, "TUTTI_RECORD_SIGNAL has no effect, because the program handles SIGUSR2 itself; "
-                            "it may call tutti_record_write");
+        log_write(LOG_WARN, LOG_GROUP,
+                  "TUTTI_RECORD_SIGNAL has no effect, because the program handles SIGUSR2 itself; "
+                  "it may call tutti_record_write");
         return;
     }
     write_record = write;
     sem_init(&asked, 0, 0);
     int error = thread_start(&thread, write_when_asked, NULL);
     if (error != 0) {
-        log_write(LOG_WARN, "TUTTI_RECORD_SIGNAL has no effect: cannot start a thread: %s", strerror(error));
+        log_write(LOG_WARN, LOG_GROUP, "TUTTI_RECORD_SIGNAL has no effect: cannot start a thread: %s", strerror(error));
         return;
     }
     pthread_detach(thread);

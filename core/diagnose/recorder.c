@@ -51,7 +51,7 @@ static bool try_lock(struct lock *which, int tries)
 
 static void write_on_signal(void)
 {
-    if (recorder_write(NULL, "SIGUSR2") != TUTTI_OK) log_write(LOG_WARN, "%s", error_text());
+    if (recorder_write(NULL, "SIGUSR2") != TUTTI_OK) log_write(LOG_WARN, LOG_GROUP, "%s", error_text());
 }
 
 /* Computes a number that tells the jobs apart whose files are in one folder: from the job's secret, or from the names
@@ -173,7 +173,8 @@ static void write_failure(const char *why, struct engine *held)
     int error = folder != NULL ? write_file(folder, why, held) : 0;
     unsaved = false;
     if (error != 0 && !atomic_exchange(&warned, true))
-        log_write(LOG_WARN, "cannot write the flight record to TUTTI_RECORD_DIR=%.400s: %s", folder, strerror(error));
+        log_write(LOG_WARN, LOG_GROUP, "cannot write the flight record to TUTTI_RECORD_DIR=%.400s: %s", folder,
+                  strerror(error));
 }
 
 /* True if the file may be written now.  Otherwise a later failure, or the end of a group, writes it. */

@@ -35,7 +35,7 @@ int route_work(struct tutti_work *work)
         if (error_count() != errors && why[0] == '\0') snprintf(why, sizeof why, ": %s", error_text());
         if (i + 1 < group->n_entries[device] && !entry->fallback_logged) {
             entry->fallback_logged = true;
-            log_write(LOG_INFO, "group %s: %s of %s is not supported by %s; using %s instead", group->name,
+            log_write(LOG_INFO, LOG_OP, "group %s: %s of %s is not supported by %s; using %s instead", group->name,
                       tutti_kind_find(work->op.kind)->name, dtype_name(work->op.dtype), entry->backend->name,
                       group->entries[device][i + 1].backend->name);
         }

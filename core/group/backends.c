@@ -317,7 +317,8 @@ static int add_staging(struct tutti_group *group, const struct group_args *args)
     if (!needs_stager(group)) return TUTTI_OK;
     int status = open_stager(group, args);
     if (status == TUTTI_OK || wanted) return status;
-    log_write(LOG_INFO, "group %s: CUDA tensors cannot be staged for CPU backends: %s", group->name, error_text());
+    log_write(LOG_INFO, LOG_GROUP, "group %s: CUDA tensors cannot be staged for CPU backends: %s", group->name,
+              error_text());
     close_entry(group, &group->stager);
     group->stager = (struct backend_entry){0};
     group->n_entries[1] = named;
@@ -338,7 +339,8 @@ int backends_open(struct tutti_group *group, const struct group_args *args)
             if (status == TUTTI_OK) opened++;
             if (status == TUTTI_OK && names->automatic) break;
             if (status != TUTTI_OK && i + 1 < names->n[device])
-                log_write(LOG_INFO, "group %s continues without backend %s: %s", group->name, name, error_text());
+                log_write(LOG_INFO, LOG_GROUP, "group %s continues without backend %s: %s", group->name, name,
+                          error_text());
         }
         if (names->n[device] > 0 && opened == 0) return status;
     }

@@ -52,7 +52,7 @@ static int blame_rank0(const struct tutti_group *group, int status, char text[ER
 {
     char what[160];
     if (names_as_lost(text, 0)) return status;
-    log_write(LOG_INFO, "group %s: %s, and rank 0's store has ended", group->name, text);
+    log_write(LOG_INFO, LOG_GROUP, "group %s: %s, and rank 0's store has ended", group->name, text);
     snprintf(what, sizeof what, "group %s", group->name);
     if (!TAILQ_EMPTY(&group->works)) work_describe(TAILQ_FIRST(&group->works), what, sizeof what);
     snprintf(text, ERROR_TEXT_MAX, "%s: rank 0 is lost: the store that it hosts has ended", what);
@@ -83,7 +83,7 @@ int cause_settle(struct tutti_group *group, int status, char text[ERROR_TEXT_MAX
     if (bytes > sizeof first || !control_message_parse(first, bytes, &message)) return status;
     if (message.type != CONTROL_FAILED || message.status >= 0) return status;
     if ((bytes == n && memcmp(first, mine, n) == 0) || is_about_this_rank(group, message.text)) return status;
-    log_write(LOG_INFO, "group %s: %s, as a consequence of: %s", group->name, text, message.text);
+    log_write(LOG_INFO, LOG_GROUP, "group %s: %s, as a consequence of: %s", group->name, text, message.text);
     group->given_up = message.given_up;
     snprintf(text, ERROR_TEXT_MAX, "%s", message.text);
     return message.status;

@@ -50,7 +50,8 @@ static void warn_late(struct tutti_work *work, int64_t now)
     char what[160], stragglers[600];
     work_describe(work, what, sizeof what);
     stragglers_describe(work, now, stragglers, sizeof stragglers);
-    log_write(LOG_WARN, "%s has taken %.3f s; waiting for %s", what, (double)(now - work->start_ns) / 1e9, stragglers);
+    log_write(LOG_WARN, LOG_OP, "%s has taken %.3f s; waiting for %s", what, (double)(now - work->start_ns) / 1e9,
+              stragglers);
     work->warned = true;
 }
 

@@ -45,7 +45,7 @@ static void warn(struct drain_wait *wait, const struct tutti_group *group, int32
 {
     if (clock_now_ns() < wait->warn_ns) return;
     wait->warn_ns = CLOCK_NEVER;
-    log_write(LOG_WARN,
+    log_write(LOG_WARN, LOG_GROUP,
               "group %s: rank %d has not received all data of this rank; the group ends when it has, or in at "
               "most %d s",
               group->name, rank, clock_left_ms(wait->deadline_ns) / 1000);

@@ -259,7 +259,8 @@ static int open_backends(struct tutti_group *group, const struct group_args *arg
     creation_end(group);
     engine_unlock(group->engine);
     tool_view_open(group);
-    log_write(LOG_INFO, "group %s: rank %d of %d, %s", group->name, group->rank, group->size, group->backend_text);
+    log_write(LOG_INFO, LOG_GROUP, "group %s: rank %d of %d, %s", group->name, group->rank, group->size,
+              group->backend_text);
     return TUTTI_OK;
 }
 

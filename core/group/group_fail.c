@@ -107,7 +107,7 @@ static void record_failure(struct tutti_group *group, int status, const char *te
 {
     group->failed = status;
     group->failed_text = strdup(text);
-    log_write(LOG_INFO, "group %s failed: %s: %s", group->name, error_name(status), text);
+    log_write(LOG_INFO, LOG_GROUP, "group %s failed: %s: %s", group->name, error_name(status), text);
     group->failed_sequence = find_failed_sequence(group);
     bool every_ranks = status == TUTTI_ERR_MISMATCH || status == TUTTI_ERR_PEER_LOST;
     group->failure_returned = !every_ranks || has_collective_before(group, UINT64_MAX);

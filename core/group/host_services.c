@@ -21,13 +21,18 @@
 
 static void host_log(int level, const char *format, ...)
 {
-    if (level < LOG_ERROR || level > LOG_DEBUG || !log_enabled(level)) return;
-    char text[1024];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    log_vas("plugin", level, format, args);
     va_end(args);
-    log_write(level, "%s", text);
+}
+
+static void host_log_as(const char *subsystem, int level, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    log_vas(subsystem, level, format, args);
+    va_end(args);
 }
 
 static int64_t host_now_ns(void)
@@ -110,4 +115,5 @@ const tutti_host host_services = {
     .forked_forgets = forked_forgets,
     .store_append = tutti_store_append,
     .store_gather = host_store_gather,
+    .log_as = host_log_as,
 };

@@ -128,7 +128,7 @@ int links_find(struct tutti_group *group)
 
 static void log_link(const struct tutti_group *group, const char *backend, const char *where, const tutti_link *link)
 {
-    log_write(LOG_INFO,
+    log_write(LOG_INFO, LOG_GROUP,
               "group %s: rank %d: %s messages %s: latency %" PRIi64 " ns, %" PRIi64 " of it busy, %" PRIi64
               " bytes/us (0: assumed)",
               group->name, group->rank, backend, where, link->latency_ns, link->overhead_ns, link->bytes_per_us);

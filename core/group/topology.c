@@ -236,7 +236,8 @@ static void read_rows(struct tutti_group *group, struct backend_entry *entry)
     const char *text = group->root->tuning, *name = entry->backend->name;
     int hosts = entry->hosts != NULL ? entry->hosts->n : 1;
     if (text == NULL || tuning_parse(text, name, group->size, hosts, group->paths, &entry->tuned) == TUTTI_OK) return;
-    if (group->rank == 0) log_write(LOG_WARN, "TUTTI_TUNING is not used for backend %s: %s", name, error_text());
+    if (group->rank == 0)
+        log_write(LOG_WARN, LOG_OP, "TUTTI_TUNING is not used for backend %s: %s", name, error_text());
 }
 
 static int pass_rows(struct tutti_group *group, struct backend_entry *entry)

@@ -100,7 +100,7 @@ static int load_file(const char *path, const char *name, const tutti_host *host,
                            "%s has the name \"%s\" in its table, not \"%s\"; name the file after its table", path,
                            backend->name, name);
     if (status != TUTTI_OK) return status; /* never dlclose: constructors may have left pointers to the library */
-    log_write(LOG_INFO, "backend %s from %s (%s)", backend->name, path,
+    log_write(LOG_INFO, LOG_PLUGIN, "backend %s from %s (%s)", backend->name, path,
               backend->version != NULL ? backend->version : "no version");
     *out = backend;
     return TUTTI_OK;
@@ -110,9 +110,9 @@ static void warn_if_missing(const char *folder)
 {
     struct stat info;
     if (stat(folder, &info) != 0)
-        log_write(LOG_WARN, "TUTTI_BACKEND_PATH: %s is skipped: %s", folder, strerror(errno));
+        log_write(LOG_WARN, LOG_PLUGIN, "TUTTI_BACKEND_PATH: %s is skipped: %s", folder, strerror(errno));
     else if (!S_ISDIR(info.st_mode))
-        log_write(LOG_WARN, "TUTTI_BACKEND_PATH: %s is skipped: it is not a folder", folder);
+        log_write(LOG_WARN, LOG_PLUGIN, "TUTTI_BACKEND_PATH: %s is skipped: it is not a folder", folder);
 }
 
 /* Fills the folders in which a name is searched: those of TUTTI_BACKEND_PATH, the one beside libtutti (in a build tree

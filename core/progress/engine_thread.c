@@ -101,7 +101,7 @@ void engine_thread_start(struct engine *engine)
     int error = thread_start(&engine->thread, thread_main, engine);
     engine->has_thread = error == 0;
     if (error != 0)
-        log_write(LOG_WARN,
+        log_write(LOG_WARN, LOG_OP,
                   "cannot start the progress thread (%s); asynchronous operations progress only in tutti_wait",
                   strerror(error));
 }

@@ -279,7 +279,7 @@ void work_withdraw(struct tutti_work *work, int status, const char *text)
 
 void work_abandon(struct tutti_work *work)
 {
-    log_write(LOG_WARN, "%s cannot cancel a failed operation: its tensors stay in use and must stay valid",
+    log_write(LOG_WARN, LOG_OP, "%s cannot cancel a failed operation: its tensors stay in use and must stay valid",
               work->exec != NULL ? work->exec->run.backend->name : work->backend->name);
     if (work->exec == NULL) work->references++; /* never dropped: the request is part of the work */
     work->request.owner = NULL;

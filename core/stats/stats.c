@@ -43,7 +43,7 @@ static bool open_file(void)
         memory = mmap(NULL, FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (memory == MAP_FAILED) {
         if (fd >= 0) close(fd);
-        log_write(LOG_DEBUG, "cannot publish counters: tutti-info --watch does not see this process");
+        log_write(LOG_DEBUG, LOG_OP, "cannot publish counters: tutti-info --watch does not see this process");
         return false;
     }
     forked_gives_up(fd); /* otherwise a reader would find it in the child, too */

@@ -298,6 +298,15 @@ int store_clear(tutti_store *store, const char *prefix)
     return call_one_key(store, STORE_DELETE, prefix, 0, NULL, 1, TUTTI_DEFAULT_TIMEOUT, &reply);
 }
 
+int store_clear_all(tutti_store *store)
+{
+    struct store_slice all = {"", 0};
+    struct store_request request = {.op = STORE_DELETE, .n_keys = 1, .keys = &all, .number = 1};
+    struct store_reply reply;
+    request.deadline_ns = clock_deadline_ns(store->timeout_ms);
+    return store_call(store, &request, &reply);
+}
+
 int tutti_store_append(tutti_store *store, const char *key, const void *value, size_t bytes)
 {
     struct store_slice slice;

@@ -95,6 +95,9 @@ tutti_store *store_retain(tutti_store *store);
 /* Deletes all keys that begin with prefix. */
 int store_clear(tutti_store *store, const char *prefix);
 
+/* Deletes all keys; of a prefix store, those with its prefix. */
+int store_clear_all(tutti_store *store);
+
 /* Sets key to value if it is absent and copies out the resulting value, like tutti_store_compare_set.  Gives up after
  * timeout_ms even if the server does not answer. */
 int store_offer(tutti_store *store, const char *key, const void *value, size_t value_bytes, void *buffer,

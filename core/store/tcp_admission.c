@@ -42,7 +42,7 @@ void admission_check_descriptors(int expected)
     int64_t need = (int64_t)expected + ADMISSION_OTHER_FDS, limit = descriptor_limit();
     if (need > limit)
         log_write(
-            LOG_WARN,
+            LOG_WARN, LOG_STORE,
             "tcp store: %d clients need about %lld descriptors on the server and the limit is %lld; raise `ulimit -n`",
             expected, (long long)need, (long long)limit);
 }

@@ -150,7 +150,7 @@ static int connect_first(struct client *client, int64_t deadline_ns)
                                     : "this process did not reach its own store within %lld ms; check that lo is up",
                                 (long long)((now - begun) / 1000000));
         if (now > warn_at) {
-            log_write(LOG_WARN, "still waiting for the store: %s", error_text());
+            log_write(LOG_WARN, LOG_STORE, "still waiting for the store: %s", error_text());
             warn_at = INT64_MAX;
         }
     }

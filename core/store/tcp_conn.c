@@ -119,7 +119,7 @@ static void on_timer(uv_timer_t *timer)
 static void log_refusal(struct tcp_server *server, const char *what)
 {
     unsigned times = ++server->refused;
-    if ((times & (times - 1)) == 0) log_write(LOG_WARN, "tcp store: %s (refused so far: %u)", what, times);
+    if ((times & (times - 1)) == 0) log_write(LOG_WARN, LOG_STORE, "tcp store: %s (refused so far: %u)", what, times);
 }
 
 /* ---- replies ------------------------------------------------------------------------------------------------ */
@@ -260,7 +260,8 @@ static void receive_frame(struct conn *conn)
         uint8_t *larger =
             conn->server->buffered > 2 * conn->server->table.max_bytes ? NULL : realloc(conn->buffer, total);
         if (larger == NULL) {
-            log_write(LOG_WARN, "tcp store: out of memory for a request of %zu bytes; closed its connection", total);
+            log_write(LOG_WARN, LOG_STORE, "tcp store: out of memory for a request of %zu bytes; closed its connection",
+                      total);
             conn_close(conn);
             return;
         }

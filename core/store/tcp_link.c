@@ -1,8 +1,6 @@
 #include "store/tcp_link.h"
 
 #include <errno.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,12 +9,9 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/forked.h"
+#include "store/socket.h"
 
-enum {
-    LINK_HANDSHAKE_MS = 10000,
-    LINK_LOST_MS = 6000,
-    LINK_NEXT_MS = 2000 /* time per address of a host name that has several */
-};
+enum { LINK_HANDSHAKE_MS = 10000 };
 
 /* ---- sockets ------------------------------------------------------------------------------------------------ */
 
@@ -32,19 +27,6 @@ static int fail_lost(const struct link_target *target, const char *what)
     return error_errno(TUTTI_ERR_STORE, "tcp store %s: the server is lost (while %s)", target->text, what);
 }
 
-/* Waits until the socket is ready for events.  Returns 1 if ready, 0 at the deadline, -1 with errno set on an error. */
-static int poll_until(int fd, short events, int64_t deadline_ns)
-{
-    for (;;) {
-        struct pollfd entry = {.fd = fd, .events = events};
-        int left = clock_left_ms(deadline_ns);
-        int ready = poll(&entry, 1, left);
-        if (ready > 0) return 1;
-        if (ready < 0 && errno != EINTR) return -1;
-        if (ready == 0 && clock_left_ms(deadline_ns) == 0) return 0;
-    }
-}
-
 static int send_all(int fd, const struct link_target *target, const uint8_t *data, size_t bytes, int64_t deadline_ns)
 {
     while (bytes > 0) {
@@ -53,7 +35,7 @@ static int send_all(int fd, const struct link_target *target, const uint8_t *dat
             data += sent;
             bytes -= (size_t)sent;
         } else if (errno == EAGAIN) {
-            int ready = poll_until(fd, POLLOUT, deadline_ns);
+            int ready = socket_poll(fd, POLLOUT, deadline_ns);
             if (ready == 0) return fail_timeout(target, "the server did not accept a request");
             if (ready < 0) return fail_lost(target, "waiting to send");
         } else if (errno != EINTR) {
@@ -75,7 +57,7 @@ static int receive_at_least(int fd, const struct link_target *target, uint8_t *d
             errno = 0;
             return fail_lost(target, "waiting for a reply");
         } else if (errno == EAGAIN) {
-            int ready = poll_until(fd, POLLIN, deadline_ns);
+            int ready = socket_poll(fd, POLLIN, deadline_ns);
             if (ready == 0) return fail_timeout(target, "the server did not reply");
             if (ready < 0) return fail_lost(target, "waiting for a reply");
         } else if (errno != EINTR) {
@@ -85,72 +67,7 @@ static int receive_at_least(int fd, const struct link_target *target, uint8_t *d
     return TUTTI_OK;
 }
 
-/* Sets options by which the loss of the server's host is detected within LINK_LOST_MS, both while waiting and while
- * sending. */
-static void set_options(int fd)
-{
-    int on = 1, idle = 2, interval = 1, count = 4, lost_ms = LINK_LOST_MS;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
-    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &lost_ms, sizeof lost_ms);
-}
-
-/* True if the socket is connected to itself: connecting to an unused ephemeral port of this host may select the same
- * port (simultaneous open).  Such a socket is reset on close, so that the port becomes free. */
-static bool is_self_connected(int fd)
-{
-    struct sockaddr_storage here = {0}, there = {0};
-    socklen_t here_bytes = sizeof here, there_bytes = sizeof there;
-    if (getsockname(fd, (struct sockaddr *)&here, &here_bytes) != 0 ||
-        getpeername(fd, (struct sockaddr *)&there, &there_bytes) != 0 || here_bytes != there_bytes ||
-        memcmp(&here, &there, here_bytes) != 0)
-        return false;
-    struct linger reset = {.l_onoff = 1};
-    setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
-    return true;
-}
-
 /* ---- connecting --------------------------------------------------------------------------------------------- */
-
-static void close_socket(int fd)
-{
-    forked_forgets(fd);
-    close(fd);
-}
-
-/* Returns a connected socket, or -1 with errno set. */
-static int connect_address(const struct addrinfo *address, int64_t deadline_ns)
-{
-    int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0) return -1;
-    forked_gives_up(fd); /* before connecting: another thread may fork meanwhile */
-    int error = connect(fd, address->ai_addr, address->ai_addrlen) == 0 ? 0 : errno;
-    if (error == EINPROGRESS) {
-        socklen_t bytes = sizeof error;
-        int ready = poll_until(fd, POLLOUT, deadline_ns);
-        if (ready <= 0)
-            error = ready == 0 ? ETIMEDOUT : errno;
-        else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes) != 0)
-            error = errno;
-    }
-    if (error == 0 && is_self_connected(fd)) error = ECONNREFUSED;
-    if (error == 0) {
-        set_options(fd);
-        return fd;
-    }
-    close_socket(fd);
-    errno = error;
-    return -1;
-}
-
-static bool is_transient(int error)
-{
-    return error == ECONNREFUSED || error == ECONNRESET || error == ETIMEDOUT || error == EHOSTUNREACH ||
-           error == ENETUNREACH || error == EHOSTDOWN || error == ENETDOWN || error == EADDRNOTAVAIL || error == EAGAIN;
-}
 
 static int64_t earlier_deadline(int64_t deadline_ns, int64_t ms)
 {
@@ -167,14 +84,12 @@ static int connect_target(const struct link_target *target, int64_t deadline_ns,
         return error_set(TUTTI_ERR_STORE, "tcp store %s: cannot resolve the host: %s", target->text,
                          address_strerror(failure));
     }
-    *fd = -1;
-    for (struct addrinfo *at = list; at != NULL && *fd < 0; at = at->ai_next)
-        *fd = connect_address(at, list->ai_next != NULL ? earlier_deadline(deadline_ns, LINK_NEXT_MS) : deadline_ns);
+    *fd = socket_connect(list, deadline_ns);
     int error = errno;
     freeaddrinfo(list);
     if (*fd >= 0) return TUTTI_OK;
     errno = error;
-    *retry = is_transient(error) ? LINK_ABSENT : LINK_FINAL;
+    *retry = socket_is_transient(error) ? LINK_ABSENT : LINK_FINAL;
     return error_errno(*retry != LINK_FINAL ? TUTTI_ERR_STORE : TUTTI_ERR_SYSTEM, "tcp store %s: cannot connect",
                        target->text);
 }
@@ -250,7 +165,7 @@ int link_open(const struct link_target *target, int64_t deadline_ns, struct link
         *out = link;
     } else {
         if (status == TUTTI_OK) status = error_set(TUTTI_ERR_NO_MEMORY, "tcp store %s: out of memory", target->text);
-        close_socket(fd);
+        socket_close(fd);
     }
     token_wipe(&shake, sizeof shake);
     return status;

@@ -22,7 +22,7 @@ static void on_connection(uv_stream_t *listener, int status)
         conn_accept(server);
     } else if (!server->warned) { /* libuv has dropped the connection, so this does not spin */
         server->warned = true;
-        log_write(LOG_WARN, "tcp store: a connection cannot be accepted: %s%s", uv_strerror(status),
+        log_write(LOG_WARN, LOG_STORE, "tcp store: a connection cannot be accepted: %s%s", uv_strerror(status),
                   status == UV_EMFILE ? "; raise `ulimit -n` (it must exceed the number of ranks)" : "");
     }
 }
@@ -106,7 +106,7 @@ static void warn_if_loopback(const char *host, const struct sockaddr *address)
     if (!address_is_loopback(address) || strncmp(host, "localhost", 9) == 0) return;
     uv_ip_name(address, number, sizeof number);
     if (strcmp(number, host) != 0 && strncmp(host, "127.", 4) != 0 && strchr(host, ':') == NULL)
-        log_write(LOG_WARN,
+        log_write(LOG_WARN, LOG_STORE,
                   "tcp store: %.200s resolves to %s on this host, which other hosts cannot reach; give an address that "
                   "they can "
                   "reach, or correct /etc/hosts",
@@ -188,7 +188,7 @@ int server_start(const char *host, uint16_t port, const uint8_t token[32], bool 
         free(server);
         return status;
     }
-    log_write(LOG_INFO, "tcp store: serving %s port %u%s", host, server->port,
+    log_write(LOG_INFO, LOG_STORE, "tcp store: serving %s port %u%s", host, server->port,
               token_is_none(token) ? ", without a job token" : "");
     admission_check_descriptors(server->expected);
     *out = server;

@@ -51,7 +51,7 @@ struct tool_group *tool_group_made(const tutti_tool_group *from)
     if (n == 0) return NULL;
     struct tool_group *group = copy_group(from);
     if (group == NULL) {
-        log_write(LOG_WARN, "tools do not see group %s: out of memory", from->name);
+        log_write(LOG_WARN, LOG_PLUGIN, "tools do not see group %s: out of memory", from->name);
         return NULL;
     }
     group->n = n;

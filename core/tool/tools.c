@@ -55,7 +55,7 @@ static int add_tool(const tutti_tool *tool)
     if (tool->times_reductions) reduce_clock_start();
     /* release: see tools_count */
     atomic_store_explicit(&n_tools, n + 1, memory_order_release);
-    log_write(LOG_INFO, "tool %s is registered", tool->name);
+    log_write(LOG_INFO, LOG_PLUGIN, "tool %s is registered", tool->name);
     return TUTTI_OK;
 }
 
@@ -93,7 +93,7 @@ static void load_list(const char *list)
         size_t length = strcspn(list, ":");
         snprintf(path, sizeof path, "%.*s", (int)length, list);
         if (length > 0 && load_file(path) != TUTTI_OK)
-            log_write(LOG_WARN, "TUTTI_TOOL: a tool is skipped: %s", error_text());
+            log_write(LOG_WARN, LOG_PLUGIN, "TUTTI_TOOL: a tool is skipped: %s", error_text());
         list += length + (list[length] == ':');
     }
 }
@@ -104,7 +104,7 @@ static void load_all(void)
     const tutti_tool *preloaded = dlsym(RTLD_DEFAULT, TUTTI_TOOL_SYMBOL);
     if (list != NULL) load_list(list);
     if (preloaded != NULL && tools_register(preloaded) != TUTTI_OK)
-        log_write(LOG_WARN, "the preloaded tool is skipped: %s", error_text());
+        log_write(LOG_WARN, LOG_PLUGIN, "the preloaded tool is skipped: %s", error_text());
 }
 
 void tools_load(void)

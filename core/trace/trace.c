@@ -270,7 +270,8 @@ static void load(void)
     if (streams.folder == NULL) return;
     ticks_prepare();
     atexit(flush_at_exit);
-    if (tools_register(&tool) != TUTTI_OK) log_write(LOG_WARN, "TUTTI_TRACE: too many tools; nothing is recorded");
+    if (tools_register(&tool) != TUTTI_OK)
+        log_write(LOG_WARN, LOG_OP, "TUTTI_TRACE: too many tools; nothing is recorded");
 }
 
 void trace_load(void)

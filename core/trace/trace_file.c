@@ -15,7 +15,7 @@
 
 static void fail(struct trace_file *file, const char *what)
 {
-    log_write(LOG_WARN, "TUTTI_TRACE: cannot %s %s: %s; the job continues without this trace", what, file->path,
+    log_write(LOG_WARN, LOG_OP, "TUTTI_TRACE: cannot %s %s: %s; the job continues without this trace", what, file->path,
               strerror(errno));
     atomic_store(&file->failed, true);
 }

@@ -149,7 +149,8 @@ typedef struct tutti_host {
     /* Sets the error message (printf) and returns status. */
     int (*error)(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-    /* Logs a line if TUTTI_LOG allows its level: 0 error, 1 warning, 2 info, 3 debug. */
+    /* Logs a line of subsystem "plugin" if TUTTI_LOG selects its level: 0 error, 1 warning, 2 info, 3 debug.  Use
+     * TUTTI_LOG_AS to name the subsystem. */
     void (*log)(int level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
     int64_t (*now_ns)(void);              /* monotonic clock */
@@ -208,7 +209,15 @@ typedef struct tutti_host {
      * once.  Errors: TIMEOUT; PEER_LOST if a rank has died. */
     int (*store_gather)(tutti_store *store, const char *key, const char *part, const void *entry, size_t entry_bytes,
                         int32_t n, void *all, size_t capacity, size_t *bytes, int64_t timeout_ms);
+
+    /* Logs a line of this subsystem: one of the names in TUTTI_LOG ("net", "nccl"), or the plug-in's own, which has the
+     * level of "plugin".  Lines with the same format pointer count as one place, whose repetitions are limited. */
+    void (*log_as)(const char *subsystem, int level, const char *format, ...) __attribute__((format(printf, 3, 4)));
 } tutti_host;
+
+/* Logs a line as a subsystem; under a core without subsystems, as all other lines. */
+#define TUTTI_LOG_AS(host, subsystem, level, ...)                                                                      \
+    (TUTTI_HAS(host, log_as) ? (host)->log_as(subsystem, level, __VA_ARGS__) : (host)->log(level, __VA_ARGS__))
 
 /* Copies like memmove, but inline for 4 and 8 bytes, where the call costs more than the copy. */
 static inline void tutti_copy(void *to, const void *from, size_t bytes)

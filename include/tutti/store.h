@@ -1,8 +1,8 @@
 /* Tutti: the key-value store through which ranks find each other.
  *
- * A store maps keys (strings of 1 to 8,192 bytes) to values (0 to 8 MiB).  Four kinds share one set of calls: tcp (one
- * server, many clients, authenticated), file (a shared path), memory (one process) and prefix (a part of another
- * store).
+ * A store maps keys (strings of 1 to 8,192 bytes) to values (0 to 8 MiB).  The kinds share one set of calls: tcp (one
+ * server, many clients, authenticated), file (a shared path), redis (a server that others run), memory (one process),
+ * custom (functions of the program) and prefix (a part of another store).
  *
  * - Threads: any thread may call; a call that waits does not delay the others.
  * - Ownership: keys, values and arrays are borrowed during the call.
@@ -42,11 +42,13 @@ typedef struct tutti_store_opts {
     int32_t world_size;   /* tcp server: the number of clients to expect; 0: unknown */
 } tutti_store_opts;
 
-/* Do the work of the three functions below, with the size of the program's tutti_store_opts: see sized.h. */
+/* Do the work of the four functions below, with the size of the program's tutti_store_opts: see sized.h. */
 TUTTI_API int tutti_store_tcp_sized(const char *host, uint16_t port, const tutti_store_opts *opts, size_t opts_bytes,
                                     tutti_store **store);
 TUTTI_API int tutti_store_file_sized(const char *path, const tutti_store_opts *opts, size_t opts_bytes,
                                      tutti_store **store);
+TUTTI_API int tutti_store_redis_sized(const char *url, const tutti_store_opts *opts, size_t opts_bytes,
+                                      tutti_store **store);
 TUTTI_API int tutti_store_memory_sized(const tutti_store_opts *opts, size_t opts_bytes, tutti_store **store);
 
 /* Opens a tcp store.  host is a name, an IPv4 address or an IPv6 address (with or without brackets).
@@ -72,6 +74,24 @@ static inline int tutti_store_tcp(const char *host, uint16_t port, const tutti_s
 static inline int tutti_store_file(const char *path, const tutti_store_opts *opts, tutti_store **store)
 {
     return tutti_store_file_sized(path, opts, sizeof *opts, store);
+}
+
+/* Opens a store on a redis server: "redis://[user][:password@]host[:port]/JOB" (port 6379 if left out; % and two hex
+ * digits stand for any byte of user and password).  Without JOB it is TUTTI_JOB_ID's value.  Stores with the same JOB
+ * are one store, so a job needs a name that no other one on that server has.  Without a password it is
+ * TUTTI_REDIS_PASSWORD's value.  Of opts, only timeout_ms is used.  TLS is not supported, and the job's token is not
+ * used: anybody who can log in to the server can change the keys.
+ *
+ * Retries until the server accepts it or the timeout has passed.  Later calls do so too when the server restarts.  A
+ * call with a timeout of less than 2 s waits for a server that is away for up to 30 s, but not if an earlier call
+ * waited in vain.  Each write is done once, also if its reply is lost.  The keys expire 7 days after the last write.
+ *
+ * Errors: UNSUPPORTED (the library was built without hiredis), INVALID_ARGUMENT (url is malformed or has no JOB), AUTH
+ * (the server refuses the password, or is no redis server), STORE (the server cannot be reached; or it has lost keys in
+ * a restart, and then every later call fails), and the common ones.  No message contains a password. */
+static inline int tutti_store_redis(const char *url, const tutti_store_opts *opts, tutti_store **store)
+{
+    return tutti_store_redis_sized(url, opts, sizeof *opts, store);
 }
 
 /* Makes a store in this process's memory, for ranks that are threads.  They share the handle, or prefix stores of it.
@@ -192,8 +212,8 @@ TUTTI_API int tutti_store_multi_set(tutti_store *store, const char *const *keys,
 /* Stores the number of keys (for a prefix store: of those with its prefix) in *count. */
 TUTTI_API int tutti_store_num_keys(tutti_store *store, int64_t *count);
 
-/* Stores the number of requests that all clients have made, including this one, in *count; for a file store only those
- * of this handle.  A call with more keys than fit into one request makes several. */
+/* Stores the number of requests that all clients have made, including this one, in *count; for a file or redis store
+ * only those of this handle.  A call with more keys than fit into one request makes several. */
 TUTTI_API int tutti_store_num_requests(tutti_store *store, int64_t *count);
 
 /* Returns once world_size callers have entered the barrier of this name.  Its state is two keys, "name/world_size/..".

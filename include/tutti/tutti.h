@@ -114,16 +114,60 @@ TUTTI_API const char *tutti_reduce_op_name(tutti_reduce_op op);
         }                                                                                                              \
     } while (0)
 
+/* ---- log --------------------------------------------------------------------------------------------------- */
+
+/* The environment chooses what is logged (TUTTI_LOG) and where to (TUTTI_LOG_FILE, else stderr): docs/logging.md. */
+enum { TUTTI_LOG_ERROR = 0, TUTTI_LOG_WARN = 1, TUTTI_LOG_INFO = 2, TUTTI_LOG_DEBUG = 3 };
+
+/* A line of the log, valid during the call of the logger. */
+typedef struct tutti_log_line {
+    uint32_t size;         /* sizeof(tutti_log_line) in the library, which may append fields */
+    int32_t level;         /* TUTTI_LOG_ERROR to TUTTI_LOG_DEBUG */
+    int32_t rank;          /* of the default group; -1 until it is known */
+    int32_t unused;        /* 0 */
+    const char *subsystem; /* "store", "net", ..: the names in TUTTI_LOG, or one that a plug-in made up */
+    const char *text;      /* the message: one line, without a line feed */
+    int64_t unix_ns;       /* the time, in nanoseconds since 1970 (UTC) */
+} tutti_log_line;
+
+typedef void (*tutti_logger)(const tutti_log_line *line, void *argument);
+
+/* Passes the lines that TUTTI_LOG selects to a function of the program, instead of writing them.  NULL: writes them
+ * again.  May be called before init, at any time, and from any thread.  When it returns, the previous logger is running
+ * in no thread and is not called again, so its argument may be freed.
+ *
+ * The logger is called from any thread, also from the library's own and from several at a time, and often with locks of
+ * the library held.  So it must not wait for a thread that uses Tutti, and of Tutti it may call only
+ * tutti_status_string, tutti_version, tutti_log and the functions for the names of kinds, dtypes and ops.  It must
+ * return, not jump out or end the thread.  A line that is logged inside the logger is written to the file or stderr,
+ * not passed to it.  Repeated lines are left out before, as without a logger.  A forked child keeps the logger.  Lines
+ * that the library writes while the process exits do not go to it.
+ *
+ * Errors: INVALID_ARGUMENT (called inside the logger). */
+TUTTI_API int tutti_set_logger(tutti_logger logger, void *argument);
+
+/* Logs a line, formatted as printf does, if TUTTI_LOG selects its level for the subsystem: for libraries that build on
+ * Tutti, and for programs.  subsystem is one of the names in TUTTI_LOG or a name of the caller's own, which has the
+ * level of "plugin"; NULL means "plugin".  At most 1,023 bytes are kept.  Lines with the same format pointer count as
+ * one place: docs/logging.md says how often a place writes.  Does nothing for a level that does not exist. */
+TUTTI_API void tutti_log(const char *subsystem, int level, const char *format, ...)
+#ifdef __GNUC__
+    __attribute__((format(printf, 3, 4)))
+#endif
+    ;
+
 /* ---- starting and ending ----------------------------------------------------------------------------------- */
 
 typedef struct tutti_init_opts {
-    const char *init_method; /* "env://", "tcp://host:port?rank=R&world_size=N", "file:///path?.."; NULL means env:// */
-    tutti_store *store;      /* rendezvous through this store instead; needs rank and world_size, excludes init_method.
-                                Borrowed until the group is destroyed */
-    int rank;                /* this rank; used only if world_size is set.  Overrides init_method and the
-                                environment */
-    int world_size;          /* 0: rank and world size come from init_method or the environment */
-    int64_t timeout_ms;      /* default of the group's operations; 0: 30 minutes, or 10 for CUDA tensors on nccl */
+    const char *init_method;  /* "env://", "tcp://host:port?rank=R&world_size=N", "file:///path?..",
+                                 or "redis://host:port/JOB?.." as for tutti_store_redis, where a rank and world size that
+                                 are not given come from the launcher's variables; NULL means env:// */
+    tutti_store *store;       /* rendezvous through this store instead; needs rank and world_size, excludes init_method.
+                                 Borrowed until the group is destroyed */
+    int rank;                 /* this rank; used only if world_size is set.  Overrides init_method and the
+                                 environment */
+    int world_size;           /* 0: rank and world size come from init_method or the environment */
+    int64_t timeout_ms;       /* default of the group's operations; 0: 30 minutes, or 10 for CUDA tensors on nccl */
     int64_t store_timeout_ms; /* limit of the rendezvous; 0: 5 minutes */
     tutti_device device;      /* this rank's device; zero: CPU, or LOCAL_RANK's device for nccl */
 } tutti_init_opts;

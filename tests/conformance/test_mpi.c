@@ -347,8 +347,8 @@ static void lines_of_the_log_have_a_rank(void **state)
         snprintf(path, sizeof path, "%s/hello", TUTTI_EXAMPLES_DIR);
         mpi_launch_run(mpis[i], "TUTTI_LOG=info", 2, path, "tcp", &launch);
         assert_int_equal(launch.status, 0);
-        assert_has(&launch.err, "tutti[0] info: group world: rank 0 of 2");
-        assert_has(&launch.err, "tutti[1] info: group world: rank 1 of 2");
+        assert_has(&launch.err, "tutti[0] info group: group world: rank 0 of 2");
+        assert_has(&launch.err, "tutti[1] info group: group world: rank 1 of 2");
         assert_has_not(&launch.err, "tutti[-]");
         launch_free(&launch);
     }

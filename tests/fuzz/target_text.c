@@ -54,7 +54,7 @@ void fuzz_init_method(const uint8_t *in, size_t bytes)
         used = snprintf(again, sizeof again, "tcp://%s%s%s:%d", strchr(place.host, ':') != NULL ? "[" : "", place.host,
                         strchr(place.host, ':') != NULL ? "]" : "", place.port);
     else
-        used = snprintf(again, sizeof again, "file://%s", place.path);
+        used = snprintf(again, sizeof again, "%s%s", place.kind == RENDEZVOUS_FILE ? "file://" : "", place.path);
     if (place.rank >= 0) used += snprintf(again + used, sizeof again - (size_t)used, "?rank=%d", place.rank);
     if (place.world_size >= 0)
         snprintf(again + used, sizeof again - (size_t)used, "%cworld_size=%d", place.rank >= 0 ? '&' : '?',

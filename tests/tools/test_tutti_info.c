@@ -94,7 +94,8 @@ static void invalid_values(void **state)
                                "TUTTI_BACKEND_PATH=/there/is/none:/tmp", INFO);
     assert_int_equal(launch.status, 0);
     static const char *const lines[] = {
-        "TUTTI_LOG=nonsense is not a level (use error, warn, info or debug); using warn",
+        "TUTTI_LOG: \"nonsense\" is neither a level (off, error, warn, info, debug) nor SUBSYSTEM:LEVEL, and is "
+        "ignored",
         "TUTTI_SHM=maybe is not a boolean (use 0, false, no, off, 1, true, yes or on); using 1",
         "TUTTI_BACKEND_PATH: /there/is/none is skipped: No such file or directory"};
     for (int i = 0; i < 3; i++)
@@ -103,10 +104,22 @@ static void invalid_values(void **state)
     launch_free(&launch);
 }
 
+/* The lines of plug-ins carry the subsystems that they name. */
+static void log_by_subsystem(void **state)
+{
+    (void)state;
+    struct launch launch = RUN("-n", "2", "/usr/bin/env", "TUTTI_LOG=off,net:info", "TUTTI_SHM=off", INFO);
+    assert_int_equal(launch.status, 0);
+    if (strstr(launch.err.data, " tutti[1] info net: tcp: rank 1 listens on ") == NULL ||
+        strstr(launch.err.data, " info group: ") != NULL)
+        fail_msg("not the lines of net alone: %s", launch.err.data);
+    launch_free(&launch);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(machine), cmocka_unit_test(shared_memory_alone),
-                                       cmocka_unit_test(refused), cmocka_unit_test(world),
-                                       cmocka_unit_test(invalid_values)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(machine),        cmocka_unit_test(shared_memory_alone),
+                                       cmocka_unit_test(refused),        cmocka_unit_test(world),
+                                       cmocka_unit_test(invalid_values), cmocka_unit_test(log_by_subsystem)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

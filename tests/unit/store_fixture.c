@@ -4,6 +4,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "redis_server.h"
 #include "store/store_impl.h"
 
 static int open_memory(struct fixture *f)
@@ -111,13 +112,36 @@ static int open_custom(struct fixture *f)
     return status;
 }
 
+/* ---- a redis server, one for all tests -------------------------------------------------------------------------- */
+
+static struct redis_server server;
+
+static void remove_server(void)
+{
+    redis_server_remove(&server);
+}
+
+static int open_redis(struct fixture *f)
+{
+    static int n;
+    char url[80];
+    if (server.pid == 0) {
+        if (!redis_server_start(&server)) return -1;
+        atexit(remove_server);
+    }
+    snprintf(url, sizeof url, "redis://127.0.0.1:%u/test-%d", server.port, n++);
+    int status = tutti_store_redis(url, NULL, &f->a);
+    if (status == 0) status = tutti_store_redis(url, NULL, &f->b);
+    return status;
+}
+
 /* ---- all kinds --------------------------------------------------------------------------------------------------- */
 
 static const struct kind {
     const char *name;
     int (*open)(struct fixture *f);
-} kinds[] = {
-    {"memory", open_memory}, {"prefix", open_prefix}, {"file", open_file}, {"tcp", open_tcp}, {"custom", open_custom}};
+} kinds[] = {{"memory", open_memory}, {"prefix", open_prefix}, {"file", open_file},
+             {"tcp", open_tcp},       {"redis", open_redis},   {"custom", open_custom}};
 
 static const struct kind *kind; /* of the running tests */
 
@@ -146,6 +170,11 @@ int store_fixture_run(const struct store_test *tests, size_t n)
     int failed = 0;
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         struct CMUnitTest list[n];
+        const char *why = kinds[k].open == open_redis ? redis_server_missing() : NULL;
+        if (why != NULL) {
+            print_message("skipped %s: %s\n", kinds[k].name, why);
+            continue;
+        }
         for (size_t i = 0; i < n; i++)
             list[i] = (struct CMUnitTest){tests[i].name, tests[i].run, setup, teardown, NULL};
         kind = &kinds[k];

@@ -111,8 +111,9 @@ static void use_one_rail_if_needed(struct fabric *fabric)
     const char *provider = fabric->info->fabric_attr->prov_name;
     bool can = fabric->kind == &msg_kind && (strcmp(provider, "tcp") == 0 || strcmp(provider, "net") == 0);
     if (can || fabric->rails.n == 1) return;
-    fabric->config.host->log(1, "tcp: libfabric's provider %s uses one interface, so this rank uses %s alone", provider,
-                             fabric->rails.own[0].name);
+    TUTTI_LOG_AS(fabric->config.host, "net", 1,
+                 "tcp: libfabric's provider %s uses one interface, so this rank uses %s alone", provider,
+                 fabric->rails.own[0].name);
     fabric->rails.n = 1;
 }
 
@@ -131,7 +132,8 @@ static void log_rails(const struct fabric *fabric)
     char text[256];
     if (fabric->rails.n == 1) return;
     fabric_print_rails(&fabric->rails, text, sizeof text);
-    fabric->config.host->log(2, "tcp: rank %d uses %d interfaces: %s", fabric->config.rank, fabric->rails.n, text);
+    TUTTI_LOG_AS(fabric->config.host, "net", 2, "tcp: rank %d uses %d interfaces: %s", fabric->config.rank,
+                 fabric->rails.n, text);
 }
 
 int fabric_open(const struct transport_config *config, struct fabric **out)
@@ -148,8 +150,8 @@ int fabric_open(const struct transport_config *config, struct fabric **out)
         fabric_close(fabric);
         return status;
     }
-    config->host->log(2, "tcp: rank %d listens on %s, provider %s", config->rank, fabric->address_text,
-                      fabric->info->fabric_attr->prov_name);
+    TUTTI_LOG_AS(config->host, "net", 2, "tcp: rank %d listens on %s, provider %s", config->rank, fabric->address_text,
+                 fabric->info->fabric_attr->prov_name);
     log_rails(fabric);
     *out = fabric;
     return TUTTI_OK;

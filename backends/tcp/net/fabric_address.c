@@ -131,10 +131,10 @@ static struct iface choose_by_route(const struct transport_config *config, const
     /* A host often resolves its own name to loopback, which other hosts cannot reach. */
     entry = config->local_world_size > 0 ? iface_best(list, false) : NULL;
     if (entry == NULL) return loopback_address();
-    host->log(2,
-              "tcp: the store's address is loopback, but %d of %d ranks are on other hosts; using %s "
-              "(TUTTI_IFACE overrides it)",
-              config->world_size - config->local_world_size, config->world_size, entry->text);
+    TUTTI_LOG_AS(host, "net", 2,
+                 "tcp: the store's address is loopback, but %d of %d ranks are on other hosts; using %s "
+                 "(TUTTI_IFACE overrides it)",
+                 config->world_size - config->local_world_size, config->world_size, entry->text);
     return *entry;
 }
 
@@ -175,7 +175,8 @@ static int choose_named(const struct transport_config *config, const struct ifac
         return fail_to_choose(config->host, list, wanted, what);
     }
     if (n > FABRIC_RAILS)
-        config->host->log(1, "tcp: TUTTI_IFACE=%.64s names %d interfaces; using the first %d", wanted, n, FABRIC_RAILS);
+        TUTTI_LOG_AS(config->host, "net", 1, "tcp: TUTTI_IFACE=%.64s names %d interfaces; using the first %d", wanted,
+                     n, FABRIC_RAILS);
     set_rails(rails, chosen, n);
     return TUTTI_OK;
 }

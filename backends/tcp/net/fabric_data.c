@@ -74,7 +74,7 @@ void fabric_deliver(struct fabric *fabric, const void *message, size_t bytes)
     if (is_whole && fabric->config.events->message(fabric->config.user, &fabric->transport, &header,
                                                    (const uint8_t *)message + WIRE_HEADER, bytes - WIRE_HEADER))
         return;
-    fabric->config.host->log(1, "tcp: ignored a malformed message of %zu bytes", bytes);
+    TUTTI_LOG_AS(fabric->config.host, "net", 1, "tcp: ignored a malformed message of %zu bytes", bytes);
 }
 
 /* Returns WRITE: every message that does not go eagerly is written to the receiver's memory. */

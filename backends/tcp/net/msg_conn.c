@@ -137,8 +137,8 @@ static void accept_request(struct fabric_link *link, struct fi_info *info, struc
     int status = msg_make_endpoint(link, info, &link->msg.first.ep);
     if (status != 0) {
         fi_reject(fabric->msg.pep[0], info->handle, NULL, 0);
-        fabric->config.host->log(1, "tcp: cannot accept the connection of rank %d: %s", link->rank,
-                                 fabric_library.strerror(-status));
+        TUTTI_LOG_AS(fabric->config.host, "net", 1, "tcp: cannot accept the connection of rank %d: %s", link->rank,
+                     fabric_library.strerror(-status));
         return;
     }
     struct wire_address from = {.family = fabric->address.family};
@@ -156,13 +156,14 @@ static void handle_request(struct fabric *fabric, struct fi_info *info, const vo
     struct peer_handshake handshake;
     if (fabric->closing || !fabric_verify_handshake(fabric, data, n, HANDSHAKE_CONNECT, &handshake) ||
         !fabric_is_for_this_rank(fabric, &handshake)) {
-        fabric->config.host->log(3, "tcp: rejected a connection that did not prove the job's token");
+        TUTTI_LOG_AS(fabric->config.host, "net", 3, "tcp: rejected a connection that did not prove the job's token");
         fi_reject(fabric->msg.pep[0], info->handle, NULL, 0);
         return;
     }
     struct fabric_link *link = fabric_make_link(fabric, (int32_t)handshake.from);
     if (link == NULL) {
-        fabric->config.host->log(1, "tcp: cannot accept the connection of rank %u: no memory", handshake.from);
+        TUTTI_LOG_AS(fabric->config.host, "net", 1, "tcp: cannot accept the connection of rank %u: no memory",
+                     handshake.from);
         fi_reject(fabric->msg.pep[0], info->handle, NULL, 0);
         return;
     }

@@ -48,9 +48,9 @@ static void do_without(struct fabric_link *link, struct msg_rail *rail, const ch
 static void report(struct fabric_link *link, struct msg_rail *rail)
 {
     set_state(link, rail, FABRIC_LOST);
-    link->fabric->config.host->log(1, "tcp: no connection to rank %d over %s (%s): %s; its messages do without it",
-                                   link->rank, name_of(link, rail), link->fabric->rails.own[rail->index].text,
-                                   rail->why);
+    TUTTI_LOG_AS(link->fabric->config.host, "net", 1,
+                 "tcp: no connection to rank %d over %s (%s): %s; its messages do without it", link->rank,
+                 name_of(link, rail), link->fabric->rails.own[rail->index].text, rail->why);
 }
 
 static void drop_link(struct fabric_link *link, const struct msg_rail *rail, const char *what)
@@ -224,7 +224,8 @@ static void handle_connected(struct fabric_link *link, struct msg_rail *rail, co
     fabric_tune_rail(link, rail);
     fabric_limit_unsent(rail);
     fabric_limit_unsent(&link->msg.first);
-    link->fabric->config.host->log(3, "tcp: connected to rank %d over %s, too", link->rank, name_of(link, rail));
+    TUTTI_LOG_AS(link->fabric->config.host, "net", 3, "tcp: connected to rank %d over %s, too", link->rank,
+                 name_of(link, rail));
 }
 
 /* Repeats a request that the peer's listener closed unread, as for the first connection. */

@@ -282,7 +282,7 @@ static void handle_message(struct fabric *fabric, const uint8_t *data, size_t n)
     struct wire_envelope envelope;
     if (!wire_envelope_parse(data, n, (uint32_t)fabric->config.world_size, &envelope) ||
         envelope.from == (uint32_t)fabric->config.rank) {
-        fabric->config.host->log(3, "tcp: dropped a malformed message of %zu bytes", n);
+        TUTTI_LOG_AS(fabric->config.host, "net", 3, "tcp: dropped a malformed message of %zu bytes", n);
         return;
     }
     if (envelope.kind == WIRE_HELLO || envelope.kind == WIRE_WELCOME) {

@@ -213,9 +213,9 @@ void rdm_handle_handshake(struct fabric *fabric, const struct wire_envelope *env
              fabric_is_answer(&link->handshake, &handshake))
         handle_welcome(link);
     else
-        fabric->config.host->log(
-            3, "tcp: dropped a handshake from rank %u that did not prove the job's token, or a duplicate",
-            envelope->from);
+        TUTTI_LOG_AS(fabric->config.host, "net", 3,
+                     "tcp: dropped a handshake from rank %u that did not prove the job's token, or a duplicate",
+                     envelope->from);
 }
 
 /* ---- link ---------------------------------------------------------------------------------------------------- */
@@ -226,8 +226,8 @@ bool rdm_belongs_to_link(struct fabric *fabric, const struct wire_envelope *enve
     struct fabric_link *link = fabric->link[envelope->from];
     bool is_open = link != NULL && (link->state == FABRIC_UP || link->state == FABRIC_ACCEPTING);
     if (!is_open || envelope->session != link->rdm.session_in) {
-        fabric->config.host->log(3, "tcp: dropped a message without its link's secret; its envelope names rank %u",
-                                 envelope->from);
+        TUTTI_LOG_AS(fabric->config.host, "net", 3,
+                     "tcp: dropped a message without its link's secret; its envelope names rank %u", envelope->from);
         return false;
     }
     link->rdm.has_received = true;

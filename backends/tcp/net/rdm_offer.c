@@ -126,8 +126,8 @@ void rdm_end_offers(struct fabric_link *link)
 /* Sends the write as pieces instead. */
 static void send_pieces(struct fabric_link *link, struct transport_write *write)
 {
-    link->fabric->config.host->log(2, "tcp: rank %d cannot read this rank's memory; sending it pieces instead",
-                                   link->rank);
+    TUTTI_LOG_AS(link->fabric->config.host, "net", 2,
+                 "tcp: rank %d cannot read this rank's memory; sending it pieces instead", link->rank);
     write->posted = 0;
     write->queued = true;
     TAILQ_INSERT_HEAD(&link->writes, write, entry);

@@ -35,9 +35,9 @@ void rdm_open_probes(struct fabric *fabric, struct wire_address *own)
     own->port = 0;
     fabric->rdm.listener = new_socket(own);
     if (fabric->rdm.listener >= 0 && start_listening(fabric->rdm.listener, own)) return;
-    fabric->config.host->log(
-        2, "tcp: cannot listen for probes on %s (%s); peers notice this rank's exit only by its silence",
-        fabric->rails.own[0].text, strerror(errno));
+    TUTTI_LOG_AS(fabric->config.host, "net", 2,
+                 "tcp: cannot listen for probes on %s (%s); peers notice this rank's exit only by its silence",
+                 fabric->rails.own[0].text, strerror(errno));
     rdm_close_probes(fabric);
 }
 

@@ -230,8 +230,9 @@ static void finish_reading(struct fabric *fabric, struct rdm_reading *reading)
         return;
     }
     if (error != 0)
-        fabric->config.host->log(1, "tcp: reading memory of rank %d failed: %s; asking for pieces instead", link->rank,
-                                 fabric_reason(error));
+        TUTTI_LOG_AS(fabric->config.host, "net", 1,
+                     "tcp: reading memory of rank %d failed: %s; asking for pieces instead", link->rank,
+                     fabric_reason(error));
     answer(link, error != 0 ? WIRE_REFUSED : WIRE_READ, key);
     if (error == 0) fabric->config.events->written(fabric->config.user, key);
 }
@@ -313,7 +314,8 @@ void rdm_close_reads(struct fabric *fabric)
         close_reader(fabric);
         return;
     }
-    fabric->config.host->log(2, "tcp: an endpoint stays open, because a lost rank has not answered reads");
+    TUTTI_LOG_AS(fabric->config.host, "net", 2,
+                 "tcp: an endpoint stays open, because a lost rank has not answered reads");
     struct rdm_reading *reading;
     while ((reading = TAILQ_FIRST(&fabric->rdm.readings)) != NULL) free_reading(fabric, reading);
 }

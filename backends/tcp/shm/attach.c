@@ -348,20 +348,21 @@ static void log_result(const struct attach *self, int result)
     int here = 1;
     for (int i = 0; result == 0 && i < self->shm->n; i++) here += i != self->shm->local_rank && self->in[i];
     if (result == 0 && self->shm->local_rank == 0)
-        host->log(2, "tcp: %d ranks of this host share memory (%zu KiB); large messages are %s", here,
-                  self->shm->colls_at >> 10,
-                  self->shm->can_read_memory ? "read from the sender's memory"
-                                             : "copied through it, because process_vm_readv is not permitted");
+        TUTTI_LOG_AS(host, "shm", 2, "tcp: %d ranks of this host share memory (%zu KiB); large messages are %s", here,
+                     self->shm->colls_at >> 10,
+                     self->shm->can_read_memory ? "read from the sender's memory"
+                                                : "copied through it, because process_vm_readv is not permitted");
     if (result == 0 && here >= self->config->local_world_size) return;
     if (result != 0 && self->config->local_world_size > 1)
-        host->log(2, "tcp: rank %d shares memory with no other rank and uses libfabric only: %s", self->config->rank,
-                  self->why);
+        TUTTI_LOG_AS(host, "shm", 2, "tcp: rank %d shares memory with no other rank and uses libfabric only: %s",
+                     self->config->rank, self->why);
     else if (result == 0 && self->shm->local_rank == 0)
-        host->log(2, "tcp: %d of the %d ranks that the launcher placed on this host do not share memory with rank %d%s",
-                  self->config->local_world_size - here, self->config->local_world_size, self->config->rank,
-                  here < max_ranks()     ? ""
-                  : here < SHM_RANKS_MAX ? ": out of file descriptors (raise ulimit -n)"
-                                         : ": the limit of ranks per segment is reached");
+        TUTTI_LOG_AS(host, "shm", 2,
+                     "tcp: %d of the %d ranks that the launcher placed on this host do not share memory with rank %d%s",
+                     self->config->local_world_size - here, self->config->local_world_size, self->config->rank,
+                     here < max_ranks()     ? ""
+                     : here < SHM_RANKS_MAX ? ": out of file descriptors (raise ulimit -n)"
+                                            : ": the limit of ranks per segment is reached");
 }
 
 static int open_attached(struct attach *self, struct shm **out)
