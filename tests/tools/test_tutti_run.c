@@ -19,7 +19,13 @@ static void refuses_a_bad_command_line(void **state)
     launch_assert_refused(ARGS("-x", "true"), 2, "unknown option -x");
     launch_assert_refused(ARGS("--rdzv-backend=c10d", "true"), 2,
                           "tutti-run does not have torchrun's --rdzv-backend=c10d");
-    launch_assert_refused(ARGS("--max_restarts", "3", "true"), 2, "never restarts it");
+    launch_assert_refused(ARGS("--max_restarts", "3:4", "true"), 2, "--max-restarts takes a number from 0");
+    launch_assert_refused(ARGS("--replace=all", "true"), 2, "--replace takes a number from 0");
+    launch_assert_refused(ARGS("--on-failure=ignore", "true"), 2, "end, restart or continue, not \"ignore\"");
+    launch_assert_refused(ARGS("--on-failure=end", "--max-restarts=1", "true"), 2, "needs --on-failure=restart");
+    launch_assert_refused(ARGS("--on-failure=restart", "--replace=1", "true"), 2, "needs --on-failure=continue");
+    launch_assert_refused(ARGS("--replace=1", "--max-restarts=1", "true"), 2, "give one of them");
+    launch_assert_refused(ARGS("--mpi", "--on-failure=restart", "true"), 2, "--mpi goes with --on-failure=end only");
     launch_assert_refused(ARGS("-m", "module"), 2, "python -m MODULE");
     launch_assert_refused(ARGS("--nnodes", "1:2", "true"), 2, "not a range such as torchrun's");
     launch_assert_refused(ARGS("-n", "zero", "true"), 2, "--nproc-per-node takes a number from 1");
