@@ -9,6 +9,7 @@
  *   run/rank         one child process              run/job_report   reports failures
  *   run/round        the store of one start of all ranks         run/job_restart  starts all ranks again
  *   run/mpi          starts the ranks through MPI's launcher     run/job_members  continues after failures
+ *   run/agent, leader, plan  agree with the other nodes on restarts
  *   run/feed, sink   a rank's output -> lines -> the launcher's stdout and stderr, without blocking */
 #include <fcntl.h>
 #include <stdio.h>
@@ -60,6 +61,7 @@ static int run(const struct options *options, const struct signals *signals, int
     if (job.store && status == 0)
         tutti_store_linger(job.store, LINGER_MS); /* ranks of other nodes may still need the store */
     tutti_store_free(job.store);
+    agent_free(&job, LINGER_MS);
     close(token_fd);
     return status;
 }

@@ -14,6 +14,7 @@ static void finish(struct job *job)
 {
     job->finished = true;
     atomic_store(&job->members.cancel, true);
+    agent_stop(job);
     uv_timer_t *timers[] = {&job->grace, &job->timeout, &job->drain, &job->backoff};
     for (size_t i = 0; i < sizeof timers / sizeof *timers; i++) uv_timer_stop(timers[i]);
     uv_unref(
@@ -24,13 +25,14 @@ static void finish(struct job *job)
 void job_finish_if_over(struct job *job)
 {
     if (job->running || job->open_feeds || job->finished || job->pending) return;
-    if (job->first) job_report_last_lines(job, job->first);
+    if (job->first && !job->reported) job_report_last_lines(job, job->first);
+    job->reported = true;
     if (!job_restart(job)) finish(job);
 }
 
 void job_stop(struct job *job, int status)
 {
-    if (job->finished) return;
+    if (job->finished || agent_leave(job, status, "it was stopped")) return;
     job->status = status;
     job->ending = true;
     job->pending = 0;
@@ -128,6 +130,7 @@ static void fail(struct job *job, struct rank *rank)
     job->first = rank;
     job->quiet = rank->signalled && rank->code == job->passed;
     job_report_first(job);
+    agent_report_failure(job);
     if (job->running) job_end(job);
 }
 
@@ -235,7 +238,10 @@ int job_run(struct job *job)
     if (status) return status;
     if (job->output == JOB_FILED) job->status = job_open_logs(job);
     if (!job->status) job->status = bind_ranks(job);
-    if (!job->status) job_begin_round(job);
+    if (!job->status && agent_is_needed(job))
+        agent_init(job);
+    else if (!job->status)
+        job_begin_round(job);
     if (!job->status && job->options->timeout_ms)
         uv_timer_start(&job->timeout, on_timeout, (uint64_t)job->options->timeout_ms, 0);
     job_finish_if_over(job); /* if no rank was started */

@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 #include <uv.h>
 
+#include "agent.h"
 #include "feed.h"
 #include "members.h"
 #include "options.h"
@@ -50,9 +51,11 @@ struct job {
     int early;        /* rounds in a row that failed soon after their start */
     int64_t round_ms; /* the start of the round */
     struct members members;
+    struct agent agent;
 
     struct rank *first; /* the first rank that failed before the launcher began to end the job */
     bool quiet;         /* `first` died of a signal that was passed on, so there is nothing to report */
+    bool reported;      /* the last lines of `first` */
     bool ending, timed_out, finished;
     int passed;     /* the last signal that was passed on */
     int interrupts; /* number of SIGINTs */

@@ -1,4 +1,6 @@
 /* Rounds: starts all ranks of this node, and again after a failure (--on-failure=restart). */
+#include <tutti/tutti.h>
+
 #include "job.h"
 
 enum { EARLY_MS = 10000, BACKOFF_MAX_MS = 30000 };
@@ -36,10 +38,14 @@ static void set_round(struct job *job)
 static int open_store(struct job *job)
 {
     struct round *round = &job->round;
+    set_round(job);
     tutti_store_free(job->store);
     job->store = NULL;
     if (round->node_rank != 0 || job->options->mpi != OPTIONS_NO_MPI) return 0;
-    if (round_host_store(round->addr, round->port, round->world_size, job->token_fd, &job->store) != 0) return 1;
+    if (round_host_store(round->addr, round->port, round->world_size, job->token_fd, &job->store) != TUTTI_OK) {
+        job_say(job, "%s", tutti_last_error());
+        return 1;
+    }
     round->port = tutti_store_port(job->store);
     return 0;
 }
@@ -50,7 +56,7 @@ static void reset_ranks(struct job *job)
         job->ranks[i] = (struct rank){
             .number = job->round.first_rank + i, .member = job->round.first_rank + i, .starts = job->round.number};
     job->first = NULL;
-    job->quiet = job->ending = false;
+    job->quiet = job->reported = job->ending = false;
 }
 
 /* Starts all ranks.  If one cannot be started, kills those that were. */
@@ -69,10 +75,9 @@ static int start_all(struct job *job)
 
 void job_begin_round(struct job *job)
 {
-    set_round(job);
     uv_timer_stop(&job->grace);
     job->round_ms = job_now_ms();
-    job->status = open_store(job);
+    job->status = agent_is_needed(job) ? 0 : open_store(job); /* else the leader has opened it */
     reset_ranks(job);
     if (!job->status) job->status = start_all(job);
 }
@@ -91,6 +96,7 @@ bool job_restart(struct job *job)
 {
     const struct options *options = job->options;
     char name[48], how[64];
+    if (agent_is_needed(job)) return agent_end_round(job);
     bool ends = !job->first || job->passed || job->timed_out || job->status;
     if (options->on_failure != OPTIONS_RESTART || ends || options->max_restarts == 0) return false;
     if (job->round.restarts == options->max_restarts) {

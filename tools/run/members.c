@@ -47,16 +47,45 @@ static int take_number(struct job *job, struct members_request *request)
     return status;
 }
 
+/* Appends lines to the log, and to that of this node, from which node 0 knows whom it loses with the node. */
+static int append(struct job *job, const char *text)
+{
+    char key[48];
+    int status = tutti_store_append(job->members.store, "members/log", text, strlen(text));
+    snprintf(key, sizeof key, "members/node/%d", job->round.node_rank);
+    if (status == TUTTI_OK && job->round.n_nodes > 1)
+        status = tutti_store_append(job->members.store, key, text, strlen(text));
+    return status;
+}
+
+/* Ends the members of a lost node in the log. */
+static int end_node(struct job *job, int node)
+{
+    char key[48], line[32], start[32], end[32];
+    tutti_bytes value = {0};
+    snprintf(key, sizeof key, "members/node/%d", node);
+    int status = tutti_store_multi_get(job->members.store, (const char *const[]){key}, 1, &value, 0);
+    if (status != TUTTI_OK) return status == TUTTI_ERR_TIMEOUT ? TUTTI_OK : status;
+    char *text = memory_print("\n%.*s", (int)value.bytes, (const char *)value.data);
+    tutti_bytes_free(&value, 1);
+    for (char *at = text; (at = strstr(at, "\nstart ")) && status == TUTTI_OK; at++) {
+        int member = atoi(at + 7);
+        snprintf(start, sizeof start, "\nstart %d\n", member);
+        snprintf(end, sizeof end, "\nend %d\n", member);
+        snprintf(line, sizeof line, "end %d\n", member);
+        if (strncmp(at, start, strlen(start)) == 0 && !strstr(text, end))
+            status = tutti_store_append(job->members.store, "members/log", line, strlen(line));
+    }
+    free(text);
+    return status;
+}
+
 static int write_one(struct job *job, struct members_request *request)
 {
-    struct members *members = &job->members;
+    if (request->lost) return end_node(job, request->node);
     int status = request->replace ? take_number(job, request) : TUTTI_OK;
     if (status != TUTTI_OK) return status;
-    char *text = memory_print("%s", "");
-    if (request->ended >= 0) {
-        free(text);
-        text = memory_print("end %d\n", request->ended);
-    }
+    char *text = request->ended >= 0 ? memory_print("end %d\n", request->ended) : memory_print("%s", "");
     int first = request->replacement >= 0 ? request->replacement : request->first;
     int last = request->replacement >= 0 ? request->replacement : request->last;
     for (int member = first; member <= last; member++) {
@@ -64,7 +93,7 @@ static int write_one(struct job *job, struct members_request *request)
         free(text);
         text = longer;
     }
-    status = tutti_store_append(members->store, "members/log", text, strlen(text));
+    status = append(job, text);
     free(text);
     return status;
 }
@@ -233,6 +262,11 @@ void members_take_end(struct job *job, struct rank *rank)
         members->failure = 0;
     }
     ask(job, request);
+}
+
+void members_lose_node(struct job *job, int node)
+{
+    ask(job, (struct members_request){.place = -1, .last = -1, .ended = -1, .lost = true, .node = node});
 }
 
 void members_cancel(struct job *job)

@@ -21,6 +21,8 @@ struct members_request {
     int place;       /* index of the rank, or -1 */
     int first, last; /* members that start */
     int ended;       /* member that has ended, or -1 */
+    bool lost;       /* all members of node `node` have ended */
+    int node;
     bool replace;    /* asks for a replacement */
     int replacement; /* its number, or -1 if all are used */
     int used;        /* replacements so far, with this one */
@@ -60,6 +62,9 @@ void members_announce(struct job *job);
 
 /* Handles the end of a member: asks for a replacement if it failed. */
 void members_take_end(struct job *job, struct rank *rank);
+
+/* Writes that the members of a lost node have ended.  Node 0's only. */
+void members_lose_node(struct job *job, int node);
 
 /* Drops the replacements that have not started. */
 void members_cancel(struct job *job);

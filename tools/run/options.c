@@ -11,6 +11,8 @@
 
 #include "options_text.h"
 
+enum { RDZV_PORT = 29400 }; /* torchrun's default */
+
 struct option {
     const char *name;
     char letter;
@@ -66,12 +68,18 @@ static bool set_nproc(struct options *options, const char *name, const char *val
     return parse_int(name, value, 1, 1 << 20, &options->nproc);
 }
 
+/* Takes N or, like torchrun, MIN:MAX. */
 static bool set_nnodes(struct options *options, const char *name, const char *value)
 {
-    if (strchr(value, ':'))
-        return refuse("--%s takes one number, not a range such as torchrun's \"%s\": a job's number of nodes is fixed",
-                      name, value);
-    return parse_int(name, value, 1, 1 << 20, &options->nnodes);
+    const char *colon = strchr(value, ':');
+    char low[16];
+    if (!colon) return parse_int(name, value, 1, 1 << 20, &options->nnodes) && (options->nnodes_min = options->nnodes);
+    snprintf(low, sizeof low, "%.*s", (int)(colon - value < 15 ? colon - value : 15), value);
+    if (!parse_int(name, low, 1, 1 << 20, &options->nnodes_min) ||
+        !parse_int(name, colon + 1, 1, 1 << 20, &options->nnodes))
+        return false;
+    return options->nnodes_min <= options->nnodes ||
+           refuse("--%s %s: the least number of nodes is larger than the most", name, value);
 }
 
 static bool set_node_rank(struct options *options, const char *name, const char *value)
@@ -124,8 +132,46 @@ static bool set_timeout(struct options *options, const char *name, const char *v
 
 static bool set_rdzv_id(struct options *options, const char *name, const char *value)
 {
-    if (!*value) return refuse("--%s is empty; give it a value", name);
+    size_t length = strlen(value);
+    if (length < 1 || length > 200 || strpbrk(value, " \t\n"))
+        return refuse("--%s takes a name of 1 to 200 characters without blanks, not \"%s\"", name, value);
     options->rdzv_id = value;
+    return true;
+}
+
+/* Takes HOST, HOST:PORT or [IPv6]:PORT.  The host's copy is never freed. */
+static bool set_rdzv_endpoint(struct options *options, const char *name, const char *value)
+{
+    bool bracket = *value == '[';
+    const char *end = bracket ? strchr(value, ']') : strchr(value, ':');
+    if (!bracket && end && strchr(end + 1, ':')) end = NULL; /* an IPv6 address without a port */
+    const char *port = end ? end + bracket : NULL;
+    size_t length = end ? (size_t)(end - value) - bracket : strlen(value) - bracket;
+    if (length == 0 || (bracket && !end) || (port && *port && *port != ':'))
+        return refuse("--%s takes HOST:PORT, not \"%s\"", name, value);
+    options->rdzv_host = strndup(value + bracket, length);
+    options->elastic = options->rdzv_host != NULL;
+    if (!options->elastic) return refuse("out of memory");
+    return !port || !*port || parse_int(name, port + 1, 0, 65535, &options->rdzv_port);
+}
+
+/* Takes KEY=SECONDS,.. with two of torchrun's keys. */
+static bool set_rdzv_conf(struct options *options, const char *name, const char *value)
+{
+    while (*value) {
+        char word[32];
+        size_t length = strcspn(value, ",");
+        snprintf(word, sizeof word, "%.*s", (int)(length < 31 ? length : 31), value);
+        char *seconds = strchr(word, '=');
+        if (seconds) *seconds++ = '\0';
+        int64_t *ms = strcmp(word, "join_timeout") == 0        ? &options->join_timeout_ms
+                      : strcmp(word, "last_call_timeout") == 0 ? &options->last_call_ms
+                                                               : NULL;
+        if (!ms || !seconds)
+            return refuse("--%s takes join_timeout=SECONDS and last_call_timeout=SECONDS, not \"%s\"", name, value);
+        if (!parse_seconds(name, seconds, ms)) return false;
+        value += length + (value[length] == ',');
+    }
     return true;
 }
 
@@ -196,6 +242,8 @@ static const struct option table[] = {
     {"no-prefix", 0, WITHOUT, set_no_prefix},
     {"grace", 0, WITH, set_grace},
     {"timeout", 0, WITH, set_timeout},
+    {"rdzv-endpoint", 0, WITH, set_rdzv_endpoint},
+    {"rdzv-conf", 0, WITH, set_rdzv_conf},
     {"rdzv-id", 0, WITH, set_rdzv_id},
     {"on-failure", 0, WITH, set_on_failure},
     {"max-restarts", 0, WITH, set_max_restarts},
@@ -248,9 +296,10 @@ static bool check_failures(struct options *options)
     if (options->max_restarts >= 0 && options->replace >= 0)
         return refuse("--max-restarts starts all ranks again and --replace only the failed one; give one of them");
     if (!given)
-        options->on_failure = options->max_restarts >= 0 ? OPTIONS_RESTART
-                              : options->replace >= 0    ? OPTIONS_CONTINUE
-                                                         : OPTIONS_END;
+        options->on_failure = options->max_restarts >= 0              ? OPTIONS_RESTART
+                              : options->replace >= 0                 ? OPTIONS_CONTINUE
+                              : options->nnodes_min < options->nnodes ? OPTIONS_RESTART
+                                                                      : OPTIONS_END;
     if (options->max_restarts >= 0 && options->on_failure != OPTIONS_RESTART)
         return refuse("--max-restarts needs --on-failure=restart");
     if (options->replace >= 0 && options->on_failure != OPTIONS_CONTINUE)
@@ -260,6 +309,21 @@ static bool check_failures(struct options *options)
     if (options->max_restarts < 0) options->max_restarts = OPTIONS_MAX_RESTARTS;
     if (options->replace < 0) options->replace = 0;
     return true;
+}
+
+/* Checks the options of nodes that find each other. */
+static bool check_elastic(const struct options *options)
+{
+    if (options->nnodes_min < options->nnodes && !options->elastic)
+        return refuse("--nnodes %d:%d needs --rdzv-endpoint HOST:PORT, where the nodes meet", options->nnodes_min,
+                      options->nnodes);
+    if (!options->elastic) return true;
+    if (options->node_rank >= 0) return refuse("--rdzv-endpoint numbers the nodes itself: omit --node-rank");
+    if (options->master_addr || options->master_port)
+        return refuse("--rdzv-endpoint says where the nodes meet: omit --master-addr and --master-port");
+    if (!options->rdzv_port && options->nnodes > 1)
+        return refuse("--rdzv-endpoint needs a port other than 0, the same on each node");
+    return options->mpi == OPTIONS_NO_MPI || refuse("--mpi does without --rdzv-endpoint: MPI's launcher has the hosts");
 }
 
 /* Checks the options together. */
@@ -273,8 +337,8 @@ static bool check(struct options *options)
         return refuse(
             "--mpi starts the ranks of all nodes at once, so omit --nnodes and name the hosts to MPI's launcher "
             "(Open MPI: OMPI_MCA_orte_default_hostfile, MPICH: HYDRA_HOST_FILE)");
-    if (!check_failures(options)) return false;
-    if (options->nnodes > 1) {
+    if (!check_failures(options) || !check_elastic(options)) return false;
+    if (options->nnodes > 1 && !options->elastic) {
         if (options->node_rank < 0) return refuse("--nnodes %d needs --node-rank on each node", options->nnodes);
         if (!options->master_addr)
             return refuse("--nnodes %d needs --master-addr, the address of node 0", options->nnodes);
@@ -286,6 +350,8 @@ static bool check(struct options *options)
         return refuse("--node-rank is %d, but with --nnodes %d it must be from 0 to %d", options->node_rank,
                       options->nnodes, options->nnodes - 1);
     if (!options->master_addr) options->master_addr = "127.0.0.1";
+    if (!options->elastic) options->rdzv_host = options->master_addr;
+    if (!options->elastic) options->rdzv_port = options->master_port;
     return true;
 }
 
@@ -293,6 +359,10 @@ int options_parse(int argc, char **argv, struct options *options)
 {
     *options = (struct options){.nproc = 1,
                                 .nnodes = 1,
+                                .nnodes_min = 1,
+                                .rdzv_port = RDZV_PORT,
+                                .join_timeout_ms = 600000,
+                                .last_call_ms = 3000,
                                 .node_rank = -1,
                                 .grace_ms = 5000,
                                 .rdzv_id = "none",

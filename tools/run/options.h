@@ -16,12 +16,18 @@ enum options_on_failure { OPTIONS_FAILURE_UNSET, OPTIONS_END, OPTIONS_RESTART, O
 enum { OPTIONS_MAX_RESTARTS = 3 }; /* if --max-restarts is not given */
 
 struct options {
-    int nproc; /* ranks on this node */
-    int nnodes;
+    int nproc;  /* ranks on this node */
+    int nnodes; /* at most */
+    int nnodes_min;
     int node_rank;
     const char *master_addr;
-    int master_port;     /* 0: any free port */
-    const char *rdzv_id; /* the job's name */
+    int master_port;       /* 0: any free port */
+    const char *rdzv_id;   /* the job's name */
+    bool elastic;          /* the nodes find each other at --rdzv-endpoint */
+    const char *rdzv_host; /* where the agents of several nodes meet */
+    int rdzv_port;
+    int64_t join_timeout_ms; /* for the smallest number of nodes to come */
+    int64_t last_call_ms;    /* then for further ones */
     const char *log_dir;
     const char *token_file;
     bool no_prefix;

@@ -9,7 +9,9 @@ const char options_help[] =
     "Starts PROGRAM once per rank, with the variables that tutti_init_process_group(\"env://\") reads.\n"
     "\n"
     "  -n, --nproc-per-node N   ranks on this node; auto: one per usable core (default 1)\n"
-    "      --nnodes N           number of nodes; start tutti-run once on each (default 1)\n"
+    "      --nnodes N           number of nodes; start tutti-run once on each (default 1); MIN:MAX: nodes may come "
+    "and\n"
+    "                           go between restarts, with --rdzv-endpoint instead of the next three options\n"
     "      --node-rank R        number of this node, from 0\n"
     "      --master-addr A      address of node 0, as the others reach it (default 127.0.0.1)\n"
     "      --master-port P      port of the rendezvous; 0: any free one (default, on one node)\n"
@@ -18,6 +20,9 @@ const char options_help[] =
     "      --no-prefix          leave the ranks' output unchanged, without \"[rank] \" before each line\n"
     "      --grace S            seconds between SIGTERM and SIGKILL at the end of the job (default 5)\n"
     "      --timeout S          end the job after this many seconds (exit status 124); 0: never (default)\n"
+    "      --rdzv-endpoint H:P  where the nodes meet, the same on each: one of them has the address H (port 29400)\n"
+    "      --rdzv-id ID         the job's name, the same on all nodes (default none)\n"
+    "      --rdzv-conf K=S,..   join_timeout (600): seconds for MIN nodes to come; last_call_timeout (3): for more\n"
     "      --on-failure=WHAT    when a rank fails: end the job (default), restart all ranks, or continue without it\n"
     "      --max-restarts N     with restart, the default of it: start all ranks again at most N times (default 3)\n"
     "      --replace N          with continue: start at most N ranks in the place of failed ones (default 0)\n"
@@ -47,8 +52,6 @@ const char *options_why_not(const char *argument)
     static const char logs[] = "--log-dir DIR writes each rank's output to files of its own";
     static const char *const theirs[][2] = {
         {"rdzv-backend", own_rendezvous},
-        {"rdzv-endpoint", own_rendezvous},
-        {"rdzv-conf", own_rendezvous},
         {"local-addr", own_rendezvous},
         {"use-agent-store", own_rendezvous},
         {"monitor-interval", "tutti-run hears of a rank's end at once"},

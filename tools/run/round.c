@@ -1,6 +1,5 @@
 #include "round.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -19,9 +18,7 @@ static int open_store(const char *addr, uint16_t port, tutti_store_opts *opts, i
 int round_host_store(const char *addr, uint16_t port, int world_size, int token_fd, tutti_store **store)
 {
     tutti_store_opts opts = {.server = true, .world_size = world_size};
-    if (open_store(addr, port, &opts, token_fd, store) == TUTTI_OK) return 0;
-    fprintf(stderr, "tutti-run: %s\n", tutti_last_error());
-    return 1;
+    return open_store(addr, port, &opts, token_fd, store);
 }
 
 int round_join_store(const char *addr, uint16_t port, int token_fd, int64_t timeout_ms, tutti_store **store)

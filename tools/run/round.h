@@ -17,7 +17,7 @@ struct round {
 };
 
 /* Runs a store's server for the ranks of a round, with the token in token_fd.  Port 0 selects any free port.  Returns
- * 0, or 1 after a message. */
+ * a tutti_status. */
 int round_host_store(const char *addr, uint16_t port, int world_size, int token_fd, tutti_store **store);
 
 /* Opens a client of a store with the token in token_fd.  timeout_ms bounds this call and those on the store.  Returns a
