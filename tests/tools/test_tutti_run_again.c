@@ -295,7 +295,7 @@ static void each_member_has_log_files(void **state)
     assert_int_equal(launch.status, 0);
     assert_int_equal(text_count(launch.err.data, "rank_1.err:\n    why\n"), 1);
     snprintf(script, sizeof script,
-             "cd %s && test \"$(cat rank_0.out rank_1.out rank_1.1.out | tr '\\n' ,)\" = "
+             "cd %s && test \"$(cat rank_0.out rank_1.out rank_1.2.out | tr '\\n' ,)\" = "
              "'member 0,member 1,member 2,' && rm -r %s",
              dir, dir);
     assert_int_equal(system(script), 0);

@@ -16,7 +16,8 @@ static char token[] = "/tmp/tutti-run-test-XXXXXX", endpoint[64];
 static void reports_are_checked(void **state)
 {
     (void)state;
-    struct plan_report report = {7, 2, true, PLAN_FAILED, 3, 4, -1, "host", "rank 3 on host exited with code 3"}, read;
+    struct plan_report report = {7, 2, true, PLAN_FAILED, 3, 4, -1, -1, "host", "rank 3 on host exited with code 3"},
+                       read;
     char text[PLAN_REPORT_MAX];
     plan_write_report(&report, text);
     assert_true(plan_read_report(text, &read));
@@ -24,13 +25,13 @@ static void reports_are_checked(void **state)
     static const char *const wrong[] = {"",
                                         "x",
                                         "1 2 1 2 3 4",
-                                        "1 2 1 9 3 4 -1 host r",
-                                        "1 2 1 -1 3 4 -1 host r",
-                                        "1 -2 1 2 3 4 -1 host r",
-                                        "1 2 1 2 3 0 -1 host r",
-                                        "1 2 1 2 3 4 -2 host r"};
+                                        "1 2 1 9 3 4 -1 -1 host r",
+                                        "1 2 1 -1 3 4 -1 -1 host r",
+                                        "1 -2 1 2 3 4 -1 -1 host r",
+                                        "1 2 1 2 3 0 -1 -1 host r",
+                                        "1 2 1 2 3 4 -2 -1 host r"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) assert_false(plan_read_report(wrong[i], &read));
-    assert_true(plan_read_report("1 2 1 2 3 4 -1 ho\033st a\nb", &read)); /* no control characters on a terminal */
+    assert_true(plan_read_report("1 2 1 2 3 4 -1 -1 ho\033st a\nb", &read)); /* no control characters on a terminal */
     assert_string_equal(read.host, "ho?st");
     assert_string_equal(read.reason, "a?b");
 }
@@ -43,6 +44,8 @@ static void plans_are_checked(void **state)
     assert_true(plan.serial == 5 && plan.verb == PLAN_RUN && plan.round == 2 && plan.restarts == 1);
     assert_true(plan.port == 4000 && plan.n_nodes == 3 && plan.world_size == 6);
     assert_true(plan.node_rank == 1 && plan.first_rank == 2);
+    assert_true(plan.first_member == -1);
+    assert_true(plan_read("5 run 2 1 4000 0:2 7:3+9", 7, &plan) && plan.first_rank == 2 && plan.first_member == 9);
     assert_true(plan_read("5 run 2 1 4000 1:2", 7, &plan) && plan.node_rank == -1);
     assert_true(plan_read("6 over 0 3 the reason", 7, &plan));
     assert_true(plan.verb == PLAN_OVER && plan.status == 3);
@@ -55,6 +58,9 @@ static void plans_are_checked(void **state)
                                         "5 run 2 1 4000",
                                         "5 run 2 1 4000 1:0",
                                         "5 run 2 1 4000 1:2 x",
+                                        "5 run 2 1 4000 1:2x",
+                                        "5 run 2 1 4000 1:2+",
+                                        "5 run 2 1 4000 1:2+-1",
                                         "5 run -1 1 4000 1:2",
                                         "5 run 2 1 4000 1:999999999 2:999999999 3:999999999"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) assert_false(plan_read(wrong[i], 1, &plan));
@@ -167,6 +173,36 @@ static void a_node_takes_the_place_of_one_that_left(void **state)
     launch_nothing_left();
 }
 
+/* The others go on when a node is killed.  A third one, which has waited, starts members in its place. */
+static void a_spare_node_replaces_a_lost_one(void **state)
+{
+    (void)state;
+    static const char script[] = "echo member $TUTTI_MEMBER rank $RANK node $GROUP_RANK ${TUTTI_NEWCOMER-no}; "
+                                 "test $TUTTI_MEMBER -lt 4 || exit 0; test $RANK -lt 2 || " FOREVER
+                                 "; trap 'exit 0' USR1; while :; do sleep 0.02; done";
+    setenv("TUTTI_SILENT_MS", "400", 1);
+    struct launch nodes[3];
+    for (int i = 0; i < 3; i++) {
+        nodes[i] = NODE("2", "--replace=2", QUICK, "sh", "-c", script);
+        if (i == 1) launch_expect(&nodes[1], "member ", 2);
+        usleep(i == 0 ? 300000 : 0);
+    }
+    launch_expect(&nodes[0], "rank 0 node 0 no\n", 1);
+    launch_expect(&nodes[0], "rank 1 node 0 no\n", 1);
+    kill(nodes[1].pid, SIGKILL);
+    finish(&nodes[1], 128 + SIGKILL);
+    launch_expect(&nodes[2], "member 4 rank 2 node 1 1\n", 1);
+    launch_expect(&nodes[2], "member 5 rank 3 node 1 1\n", 1);
+    kill(nodes[0].pid, SIGUSR1);
+    finish(&nodes[0], 0);
+    finish(&nodes[2], 0);
+    unsetenv("TUTTI_SILENT_MS");
+    assert_has(&nodes[0].err, "is lost: silent for 0.4 s; the other nodes go on\n");
+    assert_has(&nodes[0].err, "members 4 to 5 start on node ");
+    for (int i = 0; i < 3; i++) launch_free(&nodes[i]);
+    launch_nothing_left();
+}
+
 static void the_loss_of_the_stores_node_ends_the_job(void **state)
 {
     (void)state;
@@ -216,6 +252,7 @@ int main(void)
         cmocka_unit_test_setup(all_nodes_end_with_the_status_of_the_failure, set_up),
         cmocka_unit_test_setup(nodes_join_and_are_lost, set_up),
         cmocka_unit_test_setup(a_node_takes_the_place_of_one_that_left, set_up),
+        cmocka_unit_test_setup(a_spare_node_replaces_a_lost_one, set_up),
         cmocka_unit_test_setup(the_loss_of_the_stores_node_ends_the_job, set_up),
         cmocka_unit_test_setup(waits_for_nodes_are_bounded, set_up),
     };

@@ -160,13 +160,16 @@ static void begin(struct job *job, const struct plan *plan)
                             .n_nodes = plan->n_nodes,
                             .first_rank = plan->first_rank,
                             .world_size = plan->world_size,
+                            .first_member = plan->first_member,
                             .addr = job->options->rdzv_host,
                             .port = plan->port};
     job->pending = 0;
     struct plan_report *report = &job->agent.report;
     report->round = plan->round;
+    report->first_member = plan->first_member;
     report->running = true;
     report->outcome = PLAN_OPEN;
+    report->status = 0;
     job_begin_round(job);
     job_finish_if_over(job); /* if no rank was started */
 }
@@ -174,7 +177,8 @@ static void begin(struct job *job, const struct plan *plan)
 static void follow_run(struct job *job, const struct plan *plan)
 {
     struct agent *agent = &job->agent;
-    if (agent->leaving) return;
+    bool same = plan->round == agent->report.round && plan->first_member == job->round.first_member;
+    if (agent->leaving || (same && plan->node_rank >= 0)) return; /* another node has changed */
     if (job->running || !job->pending) {
         if (!job->ending) job_say(job, "the other nodes have given this one up: ending its ranks");
         job_end(job);
@@ -189,8 +193,7 @@ static void follow_run(struct job *job, const struct plan *plan)
 static void follow_over(struct job *job, const struct plan *plan)
 {
     job->agent.over = *plan;
-    if (plan->status && plan->reason[0] && !job->agent.leaving)
-        job_say(job, "the job ends: %s", plan->reason);
+    if (plan->status && plan->reason[0] && !job->agent.leaving) job_say(job, "the job ends: %s", plan->reason);
     if (job->running) {
         job_end(job);
     } else if (job->pending) {
@@ -310,7 +313,7 @@ void agent_init(struct job *job)
 {
     struct agent *agent = &job->agent;
     struct plan_report *report = &agent->report;
-    *report = (struct plan_report){.round = -1, .nproc = job->options->nproc};
+    *report = (struct plan_report){.round = -1, .first_member = -1, .nproc = job->options->nproc};
     report->node_rank = job->options->elastic ? -1 : job->options->node_rank;
     if (gethostname(report->host, sizeof report->host - 1) != 0) report->host[0] = '\0';
     for (char *at = report->host; *at; at++)

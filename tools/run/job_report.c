@@ -49,8 +49,9 @@ void job_report_first(struct job *job)
 char *job_log_path(const struct job *job, const struct rank *rank, bool is_err)
 {
     const char *end = is_err ? "err" : "out", *dir = job->options->log_dir;
-    return rank->starts ? memory_print("%s/rank_%d.%d.%s", dir, rank->number, rank->starts, end)
-                        : memory_print("%s/rank_%d.%s", dir, rank->number, end);
+    int other = rank->newcomer ? rank->member : rank->starts;
+    return other ? memory_print("%s/rank_%d.%d.%s", dir, rank->number, other, end)
+                 : memory_print("%s/rank_%d.%s", dir, rank->number, end);
 }
 
 /* Reads the end of a log file, at most FEED_TAIL_MAX bytes.  Returns how many. */

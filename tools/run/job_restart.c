@@ -26,6 +26,7 @@ int job_count_early(int early, int64_t started_ms)
 static void set_round(struct job *job)
 {
     const struct options *options = job->options;
+    job->round.first_member = -1;
     job->round.node_rank = options->node_rank;
     job->round.n_nodes = options->nnodes;
     job->round.first_rank = options->node_rank * options->nproc;
@@ -52,9 +53,13 @@ static int open_store(struct job *job)
 
 static void reset_ranks(struct job *job)
 {
+    const struct round *round = &job->round;
+    bool newcomer = round->first_member >= 0;
     for (int i = 0; i < job->n; i++)
-        job->ranks[i] = (struct rank){
-            .number = job->round.first_rank + i, .member = job->round.first_rank + i, .starts = job->round.number};
+        job->ranks[i] = (struct rank){.number = round->first_rank + i,
+                                      .member = (newcomer ? round->first_member : round->first_rank) + i,
+                                      .newcomer = newcomer,
+                                      .starts = round->number};
     job->first = NULL;
     job->quiet = job->reported = job->ending = false;
 }

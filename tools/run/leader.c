@@ -22,6 +22,15 @@ enum phase {
     OVER
 };
 
+/* The place of a node in a round. */
+struct place {
+    int id; /* the agent; 0: its node is lost */
+    int nproc;
+    int first_member; /* of a node that took the place of a lost one; else -1 */
+    int candidate;    /* the agent that is to take the place; 0: none yet */
+    bool closed;      /* stays empty */
+};
+
 struct leader {
     struct job *job;
     uv_timer_t timer;
@@ -34,6 +43,8 @@ struct leader {
     int usable; /* nodes at the last tick, and when their number changed */
     int64_t usable_ms;
     int round, restarts, early;
+    struct place *places; /* of the round */
+    int n_places;
     bool counts;                  /* the restart to come counts against --max-restarts */
     int status;                   /* exit status if there is none */
     char reason[PLAN_REASON_MAX]; /* of the restart to come */
@@ -64,56 +75,64 @@ static void end_job(struct leader *leader, int status, const char *reason)
 
 /* ---- the start of a round ----------------------------------------------------------------------------------- */
 
-/* Opens a new store for the ranks.  Returns its port, or 0 after a message. */
-static uint16_t open_store(struct leader *leader, int world_size)
+/* Opens a new store for the ranks.  Returns false after a message. */
+static bool open_store(struct leader *leader, int world_size)
 {
     struct job *job = leader->job;
     tutti_store_free(job->store);
     job->store = NULL;
-    if (round_host_store(job->options->rdzv_host, 0, world_size, job->token_fd, &job->store) == TUTTI_OK)
-        return tutti_store_port(job->store);
+    if (round_host_store(job->options->rdzv_host, 0, world_size, job->token_fd, &job->store) == TUTTI_OK) return true;
     job_say(job, "%s", tutti_last_error());
-    return 0;
+    return false;
 }
 
-/* Lists the nodes of the round in the order of their numbers.  Returns the number of ranks. */
-static int64_t list_nodes(struct leader *leader, int n, char **text)
+/* Gives the places of the round to the first n nodes.  Returns the number of ranks. */
+static int64_t place_nodes(struct leader *leader, int n)
 {
     int64_t world = 0;
-    *text = memory_print("%s", "");
+    leader->places = memory_resize(leader->places, (size_t)n * sizeof *leader->places);
+    leader->n_places = n;
     for (int i = 0; i < n; i++) {
         struct leader_peer *peer = &leader->peers.list[i];
         peer->in_round = true;
-        peer->node = i;
-        char *longer = memory_print("%s %d:%d", *text, peer->id, peer->report.nproc);
-        free(*text);
-        *text = longer;
+        leader->places[i] = (struct place){.id = peer->id, .nproc = peer->report.nproc, .first_member = -1};
         world += peer->report.nproc;
     }
     return world;
 }
 
+/* Publishes the round and its nodes, again when one of them has changed. */
+static void publish_round(struct leader *leader)
+{
+    char *text = memory_print("%d", tutti_store_port(leader->job->store));
+    for (int i = 0; i < leader->n_places; i++) {
+        const struct place *place = &leader->places[i];
+        char *longer = place->first_member >= 0
+                           ? memory_print("%s %d:%d+%d", text, place->id, place->nproc, place->first_member)
+                           : memory_print("%s %d:%d", text, place->id, place->nproc);
+        free(text);
+        text = longer;
+    }
+    publish(leader, "run", leader->round, leader->restarts, text);
+    free(text);
+}
+
 static void begin(struct leader *leader)
 {
-    char *nodes, *rest;
     int n = leader->usable < leader->job->options->nnodes ? leader->usable : leader->job->options->nnodes;
     leader_peers_sort(&leader->peers);
     if (leader_peers_clash(&leader->peers, n)) {
         end_job(leader, 2, "two nodes have the same --node-rank");
         return;
     }
-    int64_t world = list_nodes(leader, n, &nodes);
-    uint16_t port = world <= INT_MAX ? open_store(leader, (int)world) : 0;
-    if (port) {
-        rest = memory_print("%d%s", port, nodes);
-        leader->phase = RUNNING;
-        leader->round_ms = job_now_ms();
-        publish(leader, "run", leader->round, leader->restarts, rest);
-        free(rest);
-    } else {
+    int64_t world = place_nodes(leader, n);
+    if (world > INT_MAX || !open_store(leader, (int)world)) {
         end_job(leader, 1, "the ranks' store cannot be started");
+        return;
     }
-    free(nodes);
+    leader->phase = RUNNING;
+    leader->round_ms = job_now_ms();
+    publish_round(leader);
 }
 
 static void meet(struct leader *leader)
@@ -203,27 +222,92 @@ static void watch(struct leader *leader)
         look_for_newcomers(leader);
 }
 
+/* Looks for a node that can take the place of a lost one. */
+static struct leader_peer *find_spare(struct leader *leader, int nproc)
+{
+    for (int i = 0; i < leader->peers.n; i++) {
+        struct leader_peer *peer = &leader->peers.list[i];
+        if (!peer->in_round && leader_peer_is_usable(peer) && peer->report.nproc == nproc) return peer;
+    }
+    return NULL;
+}
+
+/* Gives up a node, and tells it so in case it comes back. */
+static void give_up(struct leader *leader, struct leader_peer *peer, int node)
+{
+    struct place *place = &leader->places[node];
+    if (peer->lost)
+        job_say(leader->job, "node %s is lost: silent for %g s; the other nodes go on", peer->report.host,
+                leader_silent_ms() / 1000.0);
+    else
+        job_say(leader->job, "node %s leaves: %s; the other nodes go on", peer->report.host, peer->report.reason);
+    peer->in_round = false;
+    place->id = 0;
+    place->first_member = -1;
+    publish_round(leader);
+}
+
+/* Asks for members on a spare node, if there is one, for the place of a lost node.  Just lost: writes the ends of its
+ * members in any case. */
+static void fill_place(struct leader *leader, int node, bool just_lost)
+{
+    struct place *place = &leader->places[node];
+    bool wanted = leader->job->options->replace > 0 && !place->closed && !place->candidate;
+    struct leader_peer *spare = wanted ? find_spare(leader, place->nproc) : NULL;
+    if (spare) {
+        place->candidate = spare->id;
+        spare->in_round = true;
+    }
+    if (spare || just_lost) members_lose_node(leader->job, node, spare ? place->nproc : 0);
+}
+
+void leader_take_members(struct leader *leader, int node, int first)
+{
+    struct place *place = &leader->places[node];
+    struct leader_peer *peer = leader_peers_find(&leader->peers, place->candidate);
+    if (leader->phase != RUNNING || !peer) return;
+    place->closed = first < 0;
+    if (place->closed) {
+        peer->in_round = false;
+        job_say(leader->job, "nothing starts in the place of the lost node: fewer than %d of %d replacements are left",
+                place->nproc, leader->job->options->replace);
+    } else {
+        place->id = peer->id;
+        place->first_member = first;
+        job_say(leader->job, "members %d to %d start on node %s in the place of a lost node", first,
+                first + place->nproc - 1, peer->report.host);
+        publish_round(leader);
+    }
+    place->candidate = 0;
+}
+
+/* True if the node's ranks of this round have ended. */
+static bool has_ended(const struct leader *leader, const struct leader_peer *peer, const struct place *place)
+{
+    const struct plan_report *report = &peer->report;
+    return report->round == leader->round && report->first_member == place->first_member && !report->running &&
+           report->outcome != PLAN_LEAVES;
+}
+
 /* Ends the job once all nodes of a job that goes on after failures have ended. */
 static void watch_members(struct leader *leader)
 {
     int status = 1;
-    bool done = false;
-    for (int i = 0; i < leader->peers.n; i++) {
-        struct leader_peer *peer = &leader->peers.list[i];
-        const struct plan_report *report = &peer->report;
-        if (!peer->in_round) continue;
-        if (peer->lost && !peer->gone) {
-            peer->gone = true;
-            job_say(leader->job, "node %s is lost: silent for %g s; the other nodes go on", report->host,
-                    leader_silent_ms() / 1000.0);
-            members_lose_node(leader->job, peer->node);
+    bool done = false, ended = true;
+    for (int i = 0; i < leader->n_places; i++) {
+        struct place *place = &leader->places[i];
+        struct leader_peer *peer = leader_peers_find(&leader->peers, place->id);
+        bool just_lost = peer && (peer->lost || peer->report.outcome == PLAN_LEAVES) && !has_ended(leader, peer, place);
+        if (just_lost) give_up(leader, peer, i);
+        if (just_lost || !peer) {
+            fill_place(leader, i, just_lost);
+            continue;
         }
-        bool ended = report->round == leader->round || report->outcome == PLAN_LEAVES;
-        if (!peer->lost && (!ended || report->running)) return;
-        if (!peer->lost && report->outcome == PLAN_DONE) done = true;
-        if (!peer->lost && report->status) status = report->status;
+        ended &= has_ended(leader, peer, place);
+        if (peer->report.outcome == PLAN_DONE) done = true;
+        if (peer->report.status) status = peer->report.status;
     }
-    end_job(leader, done ? 0 : status, "");
+    if (ended) end_job(leader, done ? 0 : status, "");
 }
 
 /* Plans the next round, or ends the job. */
@@ -273,8 +357,8 @@ static bool must_end(struct leader *leader)
     for (int i = 0; i < leader->peers.n; i++) {
         const struct leader_peer *peer = &leader->peers.list[i];
         if (peer->lost || peer->report.outcome != PLAN_LEAVES) continue;
-        if (peer->id != leader->peers.own_id && leader->job->options->elastic) continue;
-        if (peer->id != leader->peers.own_id && !peer->in_round) continue;
+        bool may_leave = leader->job->options->elastic || leader->job->options->on_failure == OPTIONS_CONTINUE;
+        if (peer->id != leader->peers.own_id && (may_leave || !peer->in_round)) continue;
         char reason[PLAN_REASON_MAX + 100];
         snprintf(reason, sizeof reason, "node %s leaves: %s", peer->report.host, peer->report.reason);
         end_job(leader, peer->report.status, reason);
@@ -317,5 +401,6 @@ void leader_free(struct leader *leader)
 {
     if (!leader) return;
     free(leader->peers.list);
+    free(leader->places);
     free(leader);
 }

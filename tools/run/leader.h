@@ -16,6 +16,10 @@ struct leader *leader_start(struct job *job, tutti_store *store, int id);
 void leader_stop(struct leader *leader);
 void leader_free(struct leader *leader);
 
+/* Gives the place of a lost node to another one, whose ranks are members from `first` on; -1: no replacement is left.
+ */
+void leader_take_members(struct leader *leader, int node, int first);
+
 /* The time after which a silent agent is lost. */
 int leader_silent_ms(void);
 

@@ -11,11 +11,16 @@
 
 enum { GAP_MS = 1000 };
 
-static void add(struct leader_peers *peers, int id)
+struct leader_peer *leader_peers_find(const struct leader_peers *peers, int id)
 {
     for (int i = 0; i < peers->n; i++)
-        if (peers->list[i].id == id) return;
-    if (id < 1 || peers->n == PLAN_NODES_MAX) return;
+        if (peers->list[i].id == id) return &peers->list[i];
+    return NULL;
+}
+
+static void add(struct leader_peers *peers, int id)
+{
+    if (id < 1 || leader_peers_find(peers, id) || peers->n == PLAN_NODES_MAX) return;
     peers->list = memory_resize(peers->list, (size_t)(peers->n + 1) * sizeof *peers->list);
     peers->list[peers->n++] = (struct leader_peer){.id = id, .heard_ms = job_now_ms()};
 }

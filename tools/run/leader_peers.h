@@ -15,8 +15,6 @@ struct leader_peer {
     int64_t heard_ms; /* when its last report came */
     bool lost;        /* silent for too long */
     bool in_round;    /* starts ranks in this round */
-    int node;         /* its number in it */
-    bool gone;        /* its loss has been handled */
 };
 
 struct leader_peers {
@@ -30,6 +28,9 @@ struct leader_peers {
 
 /* Reads the agents' reports.  Returns false if the store fails. */
 bool leader_peers_read(struct leader_peers *peers, int silent_ms);
+
+/* Returns the agent with this id, or NULL. */
+struct leader_peer *leader_peers_find(const struct leader_peers *peers, int id);
 
 /* True if the node can take part in the next round. */
 bool leader_peer_is_usable(const struct leader_peer *peer);

@@ -8,6 +8,7 @@
 #include <tutti/tutti.h>
 
 #include "job.h"
+#include "leader.h"
 #include "memory.h"
 
 enum {
@@ -36,64 +37,85 @@ static int join(struct job *job)
     return status;
 }
 
-/* Takes the number of a replacement. */
-static int take_number(struct job *job, struct members_request *request)
+/* Takes numbers for n replacements. */
+static int take_numbers(struct job *job, struct members_request *request, int n)
 {
     int64_t used = 0;
-    int status = tutti_store_add(job->members.store, "members/replaced", 1, &used);
+    int status = tutti_store_add(job->members.store, "members/replaced", n, &used);
     request->used = (int)used;
     if (status == TUTTI_OK && used <= job->options->replace)
-        request->replacement = job->round.world_size + (int)used - 1;
+        request->replacement = job->round.world_size + (int)used - n;
     return status;
 }
 
-/* Appends lines to the log, and to that of this node, from which node 0 knows whom it loses with the node. */
-static int append(struct job *job, const char *text)
+/* Adds lines about the members from first to last to a text from malloc. */
+static char *add_lines(char *text, const char *what, int first, int last)
+{
+    for (int member = first; member <= last; member++) {
+        char *longer = memory_print("%s%s %d\n", text, what, member);
+        free(text);
+        text = longer;
+    }
+    return text;
+}
+
+/* Appends lines to the log, and to that of their node, from which node 0 knows whom it loses with the node. */
+static int append(struct job *job, int node, const char *text)
 {
     char key[48];
-    int status = tutti_store_append(job->members.store, "members/log", text, strlen(text));
-    snprintf(key, sizeof key, "members/node/%d", job->round.node_rank);
+    int status = *text ? tutti_store_append(job->members.store, "members/log", text, strlen(text)) : TUTTI_OK;
+    snprintf(key, sizeof key, "members/node/%d", node);
     if (status == TUTTI_OK && job->round.n_nodes > 1)
         status = tutti_store_append(job->members.store, key, text, strlen(text));
     return status;
 }
 
-/* Ends the members of a lost node in the log. */
-static int end_node(struct job *job, int node)
+/* Reads the log of a node and returns the ends of the members that are in it without one.  NULL: *status says why. */
+static char *read_ends(struct job *job, int node, int *status)
 {
-    char key[48], line[32], start[32], end[32];
+    char key[48], start[32], end[32];
     tutti_bytes value = {0};
     snprintf(key, sizeof key, "members/node/%d", node);
-    int status = tutti_store_multi_get(job->members.store, (const char *const[]){key}, 1, &value, 0);
-    if (status != TUTTI_OK) return status == TUTTI_ERR_TIMEOUT ? TUTTI_OK : status;
-    char *text = memory_print("\n%.*s", (int)value.bytes, (const char *)value.data);
+    *status = tutti_store_multi_get(job->members.store, (const char *const[]){key}, 1, &value, 0);
+    if (*status != TUTTI_OK && *status != TUTTI_ERR_TIMEOUT) return NULL;
+    *status = TUTTI_OK; /* TIMEOUT: the node has written nothing yet */
+    char *log = memory_print("\n%.*s", (int)value.bytes, value.bytes ? (const char *)value.data : "");
+    char *text = memory_print("%s", "");
     tutti_bytes_free(&value, 1);
-    for (char *at = text; (at = strstr(at, "\nstart ")) && status == TUTTI_OK; at++) {
+    for (char *at = log; (at = strstr(at, "\nstart ")) != NULL; at++) {
         int member = atoi(at + 7);
         snprintf(start, sizeof start, "\nstart %d\n", member);
         snprintf(end, sizeof end, "\nend %d\n", member);
-        snprintf(line, sizeof line, "end %d\n", member);
-        if (strncmp(at, start, strlen(start)) == 0 && !strstr(text, end))
-            status = tutti_store_append(job->members.store, "members/log", line, strlen(line));
+        if (strncmp(at, start, strlen(start)) == 0 && !strstr(log, end)) text = add_lines(text, "end", member, member);
     }
+    free(log);
+    return text;
+}
+
+/* Ends the members of a lost node and starts others in one entry of the log. */
+static int replace_node(struct job *job, struct members_request *request)
+{
+    int status;
+    char *text = read_ends(job, request->node, &status);
+    if (!text) return status;
+    if (request->wanted) status = take_numbers(job, request, request->wanted);
+    if (request->replacement >= 0)
+        text = add_lines(text, "start", request->replacement, request->replacement + request->wanted - 1);
+    if (status == TUTTI_OK) status = append(job, request->node, text);
     free(text);
     return status;
 }
 
 static int write_one(struct job *job, struct members_request *request)
 {
-    if (request->lost) return end_node(job, request->node);
-    int status = request->replace ? take_number(job, request) : TUTTI_OK;
+    if (request->lost) return replace_node(job, request);
+    int status = request->replace ? take_numbers(job, request, 1) : TUTTI_OK;
     if (status != TUTTI_OK) return status;
-    char *text = request->ended >= 0 ? memory_print("end %d\n", request->ended) : memory_print("%s", "");
-    int first = request->replacement >= 0 ? request->replacement : request->first;
-    int last = request->replacement >= 0 ? request->replacement : request->last;
-    for (int member = first; member <= last; member++) {
-        char *longer = memory_print("%sstart %d\n", text, member);
-        free(text);
-        text = longer;
-    }
-    status = append(job, text);
+    char *text = memory_print("%s", "");
+    if (request->ended >= 0) text = add_lines(text, "end", request->ended, request->ended);
+    if (request->replacement >= 0) text = add_lines(text, "start", request->replacement, request->replacement);
+    text = add_lines(text, "start", request->first, request->last);
+    status = append(job, job->round.node_rank, text);
     free(text);
     return status;
 }
@@ -140,11 +162,7 @@ static void start(struct job *job, int i)
 {
     struct members_place *place = &job->members.places[i];
     struct rank *rank = &job->ranks[i];
-    *rank = (struct rank){.number = rank->number,
-                          .starts = rank->starts + 1,
-                          .member = place->replacement,
-                          .early = rank->early,
-                          .newcomer = true};
+    *rank = (struct rank){.number = rank->number, .member = place->replacement, .early = rank->early, .newcomer = true};
     *place = (struct members_place){0};
     job->pending--;
     rank->code = job_start(job, i);
@@ -214,6 +232,8 @@ static void lose_store(struct job *job)
 
 static void take_answer(struct job *job, const struct members_request *request)
 {
+    if (request->lost && request->wanted && job->agent.leader)
+        leader_take_members(job->agent.leader, request->node, request->replacement);
     if (request->place < 0) return;
     job->pending--;
     report(job, request);
@@ -240,7 +260,7 @@ static void after_write(uv_work_t *work, int status)
 
 void members_announce(struct job *job)
 {
-    if (job->options->on_failure != OPTIONS_CONTINUE) return;
+    if (job->options->on_failure != OPTIONS_CONTINUE || job->round.first_member >= 0) return; /* the leader has */
     int first = job->round.first_rank;
     ask(job, (struct members_request){.place = -1, .first = first, .last = first + job->n - 1, .ended = -1});
 }
@@ -264,9 +284,10 @@ void members_take_end(struct job *job, struct rank *rank)
     ask(job, request);
 }
 
-void members_lose_node(struct job *job, int node)
+void members_lose_node(struct job *job, int node, int wanted)
 {
-    ask(job, (struct members_request){.place = -1, .last = -1, .ended = -1, .lost = true, .node = node});
+    ask(job,
+        (struct members_request){.place = -1, .last = -1, .ended = -1, .lost = true, .node = node, .wanted = wanted});
 }
 
 void members_cancel(struct job *job)

@@ -23,6 +23,7 @@ struct members_request {
     int ended;       /* member that has ended, or -1 */
     bool lost;       /* all members of node `node` have ended */
     int node;
+    int wanted;      /* replacements for them on another node; the first one's number is `replacement` */
     bool replace;    /* asks for a replacement */
     int replacement; /* its number, or -1 if all are used */
     int used;        /* replacements so far, with this one */
@@ -63,8 +64,9 @@ void members_announce(struct job *job);
 /* Handles the end of a member: asks for a replacement if it failed. */
 void members_take_end(struct job *job, struct rank *rank);
 
-/* Writes that the members of a lost node have ended.  Node 0's only. */
-void members_lose_node(struct job *job, int node);
+/* Writes that the members of a lost node have ended, and that `wanted` others start instead.  The leader gets the
+ * number of the first one.  Node 0's only. */
+void members_lose_node(struct job *job, int node, int wanted);
 
 /* Drops the replacements that have not started. */
 void members_cancel(struct job *job);

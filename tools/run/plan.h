@@ -22,13 +22,14 @@ enum plan_outcome {
 };
 
 struct plan_report {
-    int64_t beat;  /* grows with each report */
-    int round;     /* the last one in which this node had ranks; -1: none yet */
-    bool running;  /* some of them are still running */
-    int outcome;   /* of enum plan_outcome */
-    int status;    /* exit status of PLAN_FAILED, PLAN_BROKEN and PLAN_LEAVES */
-    int nproc;     /* ranks that this node offers */
-    int node_rank; /* as given on the command line; -1: any */
+    int64_t beat;     /* grows with each report */
+    int round;        /* the last one in which this node had ranks; -1: none yet */
+    bool running;     /* some of them are still running */
+    int outcome;      /* of enum plan_outcome */
+    int status;       /* exit status of PLAN_FAILED, PLAN_BROKEN and PLAN_LEAVES */
+    int nproc;        /* ranks that this node offers */
+    int node_rank;    /* as given on the command line; -1: any */
+    int first_member; /* of the plan that it follows */
     char host[PLAN_HOST_MAX];
     char reason[PLAN_REASON_MAX]; /* for example "rank 3 exited with code 1" */
 };
@@ -52,6 +53,7 @@ struct plan {
     int n_nodes, world_size;
     int node_rank; /* of this agent; -1: not in this round */
     int first_rank;
+    int first_member; /* number of its first rank's process if its ranks are replacements, else -1 */
 };
 
 /* Writes a report as text of at most PLAN_REPORT_MAX bytes. */

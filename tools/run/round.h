@@ -12,6 +12,7 @@ struct round {
     int node_rank, n_nodes;
     int first_rank; /* of this node */
     int world_size;
+    int first_member; /* of this node, if its ranks replace those of a lost node; else -1 */
     const char *addr; /* where the ranks meet */
     uint16_t port;
 };
