@@ -139,7 +139,7 @@ static bool set_rdzv_id(struct options *options, const char *name, const char *v
     return true;
 }
 
-/* Takes HOST, HOST:PORT or [IPv6]:PORT.  The host's copy is never freed. */
+/* Takes HOST, HOST:PORT or [IPv6]:PORT. */
 static bool set_rdzv_endpoint(struct options *options, const char *name, const char *value)
 {
     bool bracket = *value == '[';
@@ -149,9 +149,11 @@ static bool set_rdzv_endpoint(struct options *options, const char *name, const c
     size_t length = end ? (size_t)(end - value) - bracket : strlen(value) - bracket;
     if (length == 0 || (bracket && !end) || (port && *port && *port != ':'))
         return refuse("--%s takes HOST:PORT, not \"%s\"", name, value);
-    options->rdzv_host = strndup(value + bracket, length);
-    options->elastic = options->rdzv_host != NULL;
-    if (!options->elastic) return refuse("out of memory");
+    if (length >= sizeof options->rdzv_name) return refuse("--%s: the host's name is too long", name);
+    memcpy(options->rdzv_name, value + bracket, length);
+    options->rdzv_name[length] = '\0';
+    options->rdzv_host = options->rdzv_name;
+    options->elastic = true;
     return !port || !*port || parse_int(name, port + 1, 0, 65535, &options->rdzv_port);
 }
 

@@ -25,6 +25,7 @@ struct options {
     const char *rdzv_id;   /* the job's name */
     bool elastic;          /* the nodes find each other at --rdzv-endpoint */
     const char *rdzv_host; /* where the agents of several nodes meet */
+    char rdzv_name[256];
     int rdzv_port;
     int64_t join_timeout_ms; /* for the smallest number of nodes to come */
     int64_t last_call_ms;    /* then for further ones */
