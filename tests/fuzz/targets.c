@@ -21,5 +21,6 @@ const struct fuzz_target fuzz_targets[] = {
     {"tuning", fuzz_tuning},
     {"dlpack", fuzz_dlpack},
     {"checkpoint", fuzz_checkpoint},
+    {"plan", fuzz_plan},
     {NULL, NULL},
 };
