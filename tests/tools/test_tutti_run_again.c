@@ -188,6 +188,22 @@ static void an_interrupted_job_is_not_restarted(void **state)
     launch_free(&launch);
 }
 
+/* Rank 1 has failed, and rank 0, which is being ended, takes its time. */
+static void an_interrupt_while_ranks_end_prevents_the_restart(void **state)
+{
+    (void)state;
+    struct launch launch = launch_start(ARGS("-n", "2", RESTART("3"), "sh", "-c",
+                                             "test $RANK = 0 || { sleep 0.2; exit 3; }; trap 'echo ending' TERM; "
+                                             "trap 'exit 6' INT; while :; do sleep 0.02; done"));
+    launch_expect(&launch, "ending\n", 1);
+    kill(launch.pid, SIGINT);
+    launch_finish(&launch);
+    assert_int_equal(launch.status, 3);
+    assert_has_not(&launch.err, "restart ");
+    launch_nothing_left();
+    launch_free(&launch);
+}
+
 /* Writes a program that runs once. */
 static void write_vanishing(char *path)
 {
@@ -345,6 +361,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(restarts_leak_nothing),
         cmocka_unit_test(the_time_between_rounds_can_be_interrupted),
         cmocka_unit_test(an_interrupted_job_is_not_restarted),
+        cmocka_unit_test(an_interrupt_while_ranks_end_prevents_the_restart),
         cmocka_unit_test(a_program_that_is_gone_ends_the_job),
         cmocka_unit_test(the_store_outlives_rank_0),
         cmocka_unit_test(members_have_variables),

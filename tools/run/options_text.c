@@ -24,8 +24,8 @@ const char options_help[] =
     "      --rdzv-id ID         the job's name, the same on all nodes (default none)\n"
     "      --rdzv-conf K=S,..   join_timeout (600): seconds for MIN nodes to come; last_call_timeout (3): for more\n"
     "      --on-failure=WHAT    when a rank fails: end the job (default), restart all ranks, or continue without it\n"
-    "      --max-restarts N     with restart, the default of it: start all ranks again at most N times (default 3)\n"
-    "      --replace N          with continue: start at most N ranks in the place of failed ones (default 0)\n"
+    "      --max-restarts N     start all ranks again at most N times (default 3); implies --on-failure=restart\n"
+    "      --replace N          start at most N ranks in the place of failed ones; implies --on-failure=continue\n"
     "      --backoff S          seconds before a start in the place of ranks that died early (default 0.5), doubled\n"
     "                           each time up to 30 s\n"
     "      --mpi[=NAME]         start the ranks through the launcher of an MPI (openmpi or mpich; default: the first\n"
@@ -48,7 +48,8 @@ bool options_same_name(const char *text, const char *name)
 
 const char *options_why_not(const char *argument)
 {
-    static const char own_rendezvous[] = "the rendezvous is Tutti's own: give --master-addr and --master-port";
+    static const char own_rendezvous[] =
+        "the rendezvous is Tutti's own: give --rdzv-endpoint, or --master-addr and --master-port";
     static const char logs[] = "--log-dir DIR writes each rank's output to files of its own";
     static const char *const theirs[][2] = {
         {"rdzv-backend", own_rendezvous},
