@@ -111,7 +111,7 @@ void agent_wake(struct job *job)
 {
     struct agent *agent = &job->agent;
     agent->again = agent->working;
-    if (agent->working || agent->left || job->finished) return;
+    if (agent->working || agent->left || agent->over.serial || job->finished) return;
     agent->report.beat++;
     plan_write_report(&agent->report, agent->sent);
     agent->sent_leaving = agent->leaving;
@@ -232,7 +232,7 @@ static void after_talk(uv_work_t *work, int status)
     struct agent *agent = &job->agent;
     (void)status; /* 0, because the work is never cancelled */
     agent->working = false;
-    if (agent->left || job->finished) return;
+    if (agent->left || agent->over.serial || job->finished) return; /* the store may be gone after the last plan */
     if (agent->status != TUTTI_OK) {
         lose_store(job);
         return;
