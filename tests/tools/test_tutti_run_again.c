@@ -117,14 +117,16 @@ static void restarts_are_counted_and_limited(void **state)
     launch_free(&launch);
 }
 
-/* Rank 0 has succeeded, rank 1 fails, and rank 2 fails differently when it is ended. */
+/* Rank 0 has succeeded, rank 1 fails, and rank 2 fails differently when it is ended.  The next round is longer than the
+ * time for that. */
 static void all_are_restarted_whatever_has_become_of_them(void **state)
 {
     (void)state;
-    static const char script[] = "echo here; test $TUTTI_RESTART_COUNT = 1 && exit 0; test $RANK = 0 && exit 0; "
-                                 "test $RANK = 2 || { sleep 0.2; exit 3; }; trap 'exit 9' TERM; "
-                                 "while :; do sleep 0.02; done";
-    struct launch launch = RUN("-n", "3", RESTART("1"), "sh", "-c", script);
+    static const char script[] =
+        "echo here; test $TUTTI_RESTART_COUNT = 1 && { sleep 0.5; exit 0; }; test $RANK = 0 && exit 0; "
+        "test $RANK = 2 || { sleep 0.2; exit 3; }; trap 'exit 9' TERM; "
+        "while :; do sleep 0.02; done";
+    struct launch launch = RUN("-n", "3", "--grace=0.3", RESTART("1"), "sh", "-c", script);
     assert_int_equal(launch.status, 0);
     assert_int_equal(text_count(launch.out.data, "here\n"), 6);
     assert_has(&launch.err, "because rank 1 exited with code 3\n");
