@@ -7,7 +7,9 @@
  *   run/token        the job's secret               run/job_start    starts one rank with its streams
  *   run/environment  a rank's variables             run/job_signals  handles signals
  *   run/rank         one child process              run/job_report   reports failures
- *   run/mpi          starts the ranks through MPI's launcher
+ *   run/round        the store of one start of all ranks         run/job_restart  starts all ranks again
+ *   run/mpi          starts the ranks through MPI's launcher     run/job_members  continues after failures
+ *   run/agent, leader, plan  agree with the other nodes on restarts
  *   run/feed, sink   a rank's output -> lines -> the launcher's stdout and stderr, without blocking */
 #include <fcntl.h>
 #include <stdio.h>
@@ -44,40 +46,22 @@ static void raise_descriptors(struct rlimit *old)
     setrlimit(RLIMIT_NOFILE, &all);
 }
 
-/* Runs the store's server on node 0.  Sets *store to NULL on other nodes.  Returns 0, or -1 after a message. */
-static int host_store(const struct options *options, const uint8_t *token, tutti_store **store)
-{
-    *store = NULL;
-    if (options->node_rank != 0) return 0;
-    tutti_store_opts opts = {.token = token, .server = true, .world_size = options->nproc * options->nnodes};
-    if (tutti_store_tcp(options->master_addr, (uint16_t)options->master_port, &opts, store) == TUTTI_OK) return 0;
-    fprintf(stderr, "tutti-run: %s\n", tutti_last_error());
-    return -1;
-}
-
 /* Runs the ranks with a token and a store. */
 static int run(const struct options *options, const struct signals *signals, int out_fd)
 {
     uint8_t token[TUTTI_TOKEN_BYTES];
-    tutti_store *store;
     if (token_find(options->token_file, options->nnodes == 1, token) != 0) return 1;
     struct rlimit files;
     raise_descriptors(&files);
     int token_fd = token_descriptor(token);
-    int hosted = token_fd < 0 ? -1 : host_store(options, token, &store);
     explicit_bzero(token, sizeof token);
-    if (hosted != 0) return 1;
-    uint16_t port = store ? tutti_store_port(store) : (uint16_t)options->master_port;
-    struct job job = {.options = options,
-                      .signals = signals,
-                      .port = port,
-                      .token_fd = token_fd,
-                      .out_fd = out_fd,
-                      .files = files,
-                      .store = store};
+    if (token_fd < 0) return 1;
+    struct job job = {.options = options, .signals = signals, .token_fd = token_fd, .out_fd = out_fd, .files = files};
     int status = job_run(&job);
-    if (store && status == 0) tutti_store_linger(store, LINGER_MS); /* ranks of other nodes may still need the store */
-    tutti_store_free(store);
+    if (job.store && status == 0)
+        tutti_store_linger(job.store, LINGER_MS); /* ranks of other nodes may still need the store */
+    tutti_store_free(job.store);
+    agent_free(&job, LINGER_MS);
     close(token_fd);
     return status;
 }

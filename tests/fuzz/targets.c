@@ -22,5 +22,6 @@ const struct fuzz_target fuzz_targets[] = {
     {"dlpack", fuzz_dlpack},
     {"checkpoint", fuzz_checkpoint},
     {"flight_record", fuzz_flight_record},
+    {"plan", fuzz_plan},
     {NULL, NULL},
 };

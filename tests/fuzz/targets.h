@@ -34,5 +34,6 @@ void fuzz_tuning(const uint8_t *in, size_t bytes);
 void fuzz_dlpack(const uint8_t *in, size_t bytes);
 void fuzz_checkpoint(const uint8_t *in, size_t bytes);
 void fuzz_flight_record(const uint8_t *in, size_t bytes);
+void fuzz_plan(const uint8_t *in, size_t bytes);
 
 #endif

@@ -67,6 +67,7 @@ static struct script {
     {.file = "rails.sh", .name = "rails_datagrams"},
     {.file = "rails.sh", .name = "rails_refused"},
     {.file = "faults.sh", .name = "destroyed"},
+    {.file = "elastic.sh", .name = "elastic_host_lost"},
     {.file = "launchers.sh", .name = "mpirun_two_hosts"},
     {.file = "launchers.sh", .name = "mpiexec_two_hosts"},
     {.file = "cases.sh", .name = "suite_two_and_two_v4"},

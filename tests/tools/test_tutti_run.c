@@ -19,9 +19,26 @@ static void refuses_a_bad_command_line(void **state)
     launch_assert_refused(ARGS("-x", "true"), 2, "unknown option -x");
     launch_assert_refused(ARGS("--rdzv-backend=c10d", "true"), 2,
                           "tutti-run does not have torchrun's --rdzv-backend=c10d");
-    launch_assert_refused(ARGS("--max_restarts", "3", "true"), 2, "never restarts it");
+    launch_assert_refused(ARGS("--max_restarts", "3:4", "true"), 2, "--max-restarts takes a number from 0");
+    launch_assert_refused(ARGS("--replace=all", "true"), 2, "--replace takes a number from 0");
+    launch_assert_refused(ARGS("--on-failure=ignore", "true"), 2, "end, restart or continue, not \"ignore\"");
+    launch_assert_refused(ARGS("--on-failure=end", "--max-restarts=1", "true"), 2, "needs --on-failure=restart");
+    launch_assert_refused(ARGS("--on-failure=restart", "--replace=1", "true"), 2, "needs --on-failure=continue");
+    launch_assert_refused(ARGS("--replace=1", "--max-restarts=1", "true"), 2, "give one of them");
+    launch_assert_refused(ARGS("--mpi", "--on-failure=restart", "true"), 2, "--mpi goes with --on-failure=end only");
     launch_assert_refused(ARGS("-m", "module"), 2, "python -m MODULE");
-    launch_assert_refused(ARGS("--nnodes", "1:2", "true"), 2, "not a range such as torchrun's");
+    launch_assert_refused(ARGS("--nnodes", "1:2", "true"), 2, "--nnodes 1:2 needs --rdzv-endpoint");
+    launch_assert_refused(ARGS("--nnodes", "3:2", "true"), 2, "the least number of nodes is larger than the most");
+    launch_assert_refused(ARGS("--nnodes", ":2", "true"), 2, "--nnodes takes a number from 1");
+    launch_assert_refused(ARGS("--nnodes", "1:", "true"), 2, "--nnodes takes a number from 1");
+    launch_assert_refused(ARGS("--rdzv-endpoint=:1", "true"), 2, "takes HOST:PORT, not \":1\"");
+    launch_assert_refused(ARGS("--rdzv-endpoint=[::1", "true"), 2, "takes HOST:PORT");
+    launch_assert_refused(ARGS("--rdzv-endpoint=a:x", "true"), 2, "from 0 to 65535, not \"x\"");
+    launch_assert_refused(ARGS("--rdzv-endpoint=a:1", "--node-rank=0", "true"), 2, "omit --node-rank");
+    launch_assert_refused(ARGS("--rdzv-endpoint=a:1", "--master-addr=a", "true"), 2, "omit --master-addr");
+    launch_assert_refused(ARGS("--rdzv-endpoint=a:0", "--nnodes=2", "true"), 2, "a port other than 0");
+    launch_assert_refused(ARGS("--rdzv-conf=read_timeout=3", "true"), 2, "takes join_timeout=SECONDS");
+    launch_assert_refused(ARGS("--rdzv-id=a b", "true"), 2, "without blanks");
     launch_assert_refused(ARGS("-n", "zero", "true"), 2, "--nproc-per-node takes a number from 1");
     launch_assert_refused(ARGS("-n", "0", "true"), 2, "not \"0\"");
     launch_assert_refused(ARGS("--nproc-per-node"), 2, "--nproc-per-node needs a value");

@@ -86,6 +86,8 @@ void feed_open(struct feed *feed, uv_loop_t *loop, int fd, struct sink *sink, in
 {
     feed->sink = sink;
     feed->open = true;
+    feed->paused = false;
+    feed->tail_used = 0;
     snprintf(feed->prefix, sizeof feed->prefix, "[%d] ", rank);
     uv_pipe_init(loop, &feed->pipe, 0);
     feed->pipe.data = feed;

@@ -10,17 +10,33 @@
 
 enum { DRAIN_MS = 200 };
 
-/* Finishes the job once all ranks have ended and all their output has been read.  Only writes remain. */
-static void finish_if_over(struct job *job)
+static void finish(struct job *job)
 {
-    if (job->running || job->open_feeds || job->finished) return;
     job->finished = true;
-    job_report_last_lines(job);
-    uv_timer_stop(&job->grace);
-    uv_timer_stop(&job->timeout);
-    uv_timer_stop(&job->drain);
+    atomic_store(&job->members.cancel, true);
+    agent_stop(job);
+    uv_timer_t *timers[] = {&job->grace, &job->timeout, &job->drain, &job->backoff};
+    for (size_t i = 0; i < sizeof timers / sizeof *timers; i++) uv_timer_stop(timers[i]);
     uv_unref(
         (uv_handle_t *)&job->signal_poll); /* signals are still handled while the sinks' writes keep the loop running */
+}
+
+/* Only writes remain after this. */
+void job_finish_if_over(struct job *job)
+{
+    if (job->running || job->open_feeds || job->finished || job->pending) return;
+    if (job->first && !job->reported) job_report_last_lines(job, job->first);
+    job->reported = true;
+    if (!job_restart(job)) finish(job);
+}
+
+void job_stop(struct job *job, int status)
+{
+    if (job->finished || agent_leave(job, status, "it was stopped")) return;
+    job->status = status;
+    job->ending = true;
+    job->pending = 0;
+    finish(job);
 }
 
 /* Closes inactive feeds after the ranks have ended, because a process that has left its rank's group may hold a pipe
@@ -28,15 +44,24 @@ static void finish_if_over(struct job *job)
 static void on_drain(uv_timer_t *timer)
 {
     struct job *job = timer->data;
-    for (int i = 0; i < 2 * job->n; i++)
-        if (job->feeds[i].open && !feed_was_active(&job->feeds[i])) feed_close(&job->feeds[i]);
+    for (int i = 0; i < 2 * job->n; i++) {
+        bool ended = !job->running || job->ranks[i / 2].ended;
+        if (ended && job->feeds[i].open && !feed_was_active(&job->feeds[i])) feed_close(&job->feeds[i]);
+    }
+    if (!job->open_feeds) uv_timer_stop(timer);
+}
+
+void job_drain(struct job *job, int i)
+{
+    job->feeds[2 * i].active = job->feeds[2 * i + 1].active = true; /* each feed gets a full period */
+    if (!uv_is_active((uv_handle_t *)&job->drain)) uv_timer_start(&job->drain, on_drain, DRAIN_MS, DRAIN_MS);
 }
 
 static void on_feed_closed(struct feed *feed)
 {
     struct job *job = feed->owner;
     job->open_feeds--;
-    finish_if_over(job);
+    job_finish_if_over(job);
 }
 
 /* Resumes the feeds of a sink.  If nobody reads the sink's output, closes them, so that the ranks get SIGPIPE. */
@@ -70,6 +95,7 @@ void job_end(struct job *job)
 {
     if (job->ending) return;
     job->ending = true;
+    members_cancel(job);
     for (int i = 0; i < job->n; i++) rank_signal(&job->ranks[i], SIGTERM, true);
     uv_timer_start(&job->grace, on_grace, (uint64_t)job->options->grace_ms, 0);
 }
@@ -77,10 +103,14 @@ void job_end(struct job *job)
 static void on_timeout(uv_timer_t *timer)
 {
     struct job *job = timer->data;
-    if (job->ending || !job->running) return;
+    if (job->ending && job->options->on_failure != OPTIONS_RESTART) return; /* nothing follows */
+    if (!job->running && !job->pending) return;
     job->timed_out = true;
     job_say(job, "the job ran longer than %g s: ending it", (double)job->options->timeout_ms / 1000);
-    job_end(job);
+    if (job->running)
+        job_end(job);
+    else
+        job_stop(job, 124);
 }
 
 /* Records in the store that a rank has ended, because ranks that wait for it in init would wait for ever.  Ranks that
@@ -94,20 +124,27 @@ static void record_end(const struct job *job, const struct rank *rank)
     tutti_store_compare_set(job->store, "tutti/world/lost", "", 0, value, strlen(value), NULL, 0, NULL);
 }
 
+/* Reports the first failure and ends the others. */
+static void fail(struct job *job, struct rank *rank)
+{
+    job->first = rank;
+    job->quiet = rank->signalled && rank->code == job->passed;
+    job_report_first(job);
+    agent_report_failure(job);
+    if (job->running) job_end(job);
+}
+
 static void ended(struct job *job, struct rank *rank)
 {
     job->running--;
     record_end(job, rank);
-    if (rank_failed(rank) && !job->first && !job->ending) {
-        job->first = rank;
-        job->quiet = rank->signalled && rank->code == job->passed;
-        job_report_first(job);
-        if (job->running) job_end(job);
-    }
-    if (job->running) return;
-    for (int i = 0; i < 2 * job->n; i++) job->feeds[i].active = true; /* each feed gets a full period */
-    uv_timer_start(&job->drain, on_drain, DRAIN_MS, DRAIN_MS);
-    finish_if_over(job);
+    if (members_go_on(job))
+        members_take_end(job, rank);
+    else if (rank_failed(rank) && !job->first && !job->ending)
+        fail(job, rank);
+    if (members_go_on(job)) job_drain(job, (int)(rank - job->ranks));
+    for (int i = 0; i < job->n && !job->running; i++) job_drain(job, i);
+    job_finish_if_over(job);
 }
 
 void job_reap(struct job *job, pid_t pid)
@@ -145,8 +182,8 @@ static int init(struct job *job)
         return 1;
     }
     init_sinks(job);
-    uv_timer_t *timers[] = {&job->grace, &job->timeout, &job->drain};
-    for (int i = 0; i < 3; i++) {
+    uv_timer_t *timers[] = {&job->grace, &job->timeout, &job->drain, &job->backoff};
+    for (size_t i = 0; i < sizeof timers / sizeof *timers; i++) {
         uv_timer_init(&job->loop, timers[i]);
         timers[i]->data = job;
     }
@@ -155,6 +192,7 @@ static int init(struct job *job)
         job->feeds[i].closed = on_feed_closed;
     }
     job->output = job_choose_output(job->options);
+    members_init(job);
     return job_watch_signals(job);
 }
 
@@ -167,27 +205,12 @@ static int bind_ranks(struct job *job)
     return bind_find(bind, job->n, job->processors) ? 0 : 2;
 }
 
-/* Starts all ranks.  If one cannot be started, kills those that were. */
-static int start_all(struct job *job)
-{
-    for (int i = 0; i < job->n; i++) {
-        int status = job_start(job, i);
-        if (status == 0) {
-            job->running++;
-            continue;
-        }
-        job->ending = true;
-        for (int k = 0; k < i; k++) rank_signal(&job->ranks[k], SIGKILL, true);
-        return status;
-    }
-    return 0;
-}
-
 static int exit_status(const struct job *job)
 {
     if (job->interrupts > 1) return 128 + SIGINT;
     if (job->timed_out) return 124;
-    return job->first ? rank_exit_status(job->first) : 0;
+    if (job->status) return job->status;
+    return job->first ? rank_exit_status(job->first) : job->members.failure;
 }
 
 static void tear_down(struct job *job)
@@ -196,6 +219,8 @@ static void tear_down(struct job *job)
     uv_close((uv_handle_t *)&job->grace, NULL);
     uv_close((uv_handle_t *)&job->timeout, NULL);
     uv_close((uv_handle_t *)&job->drain, NULL);
+    uv_close((uv_handle_t *)&job->backoff, NULL);
+    members_close(job);
     uv_run(&job->loop, UV_RUN_DEFAULT);
     uv_loop_close(&job->loop);
     close(job->signal_fd);
@@ -211,14 +236,17 @@ int job_run(struct job *job)
 {
     int status = init(job);
     if (status) return status;
-    if (job->output == JOB_FILED) status = job_open_logs(job);
-    if (!status) status = bind_ranks(job);
-    if (!status) status = start_all(job);
-    if (!status && job->options->timeout_ms)
+    if (job->output == JOB_FILED) job->status = job_open_logs(job);
+    if (!job->status) job->status = bind_ranks(job);
+    if (!job->status && agent_is_needed(job))
+        agent_init(job);
+    else if (!job->status)
+        job_begin_round(job);
+    if (!job->status && job->options->timeout_ms)
         uv_timer_start(&job->timeout, on_timeout, (uint64_t)job->options->timeout_ms, 0);
-    finish_if_over(job); /* if no rank was started */
+    job_finish_if_over(job); /* if no rank was started */
     uv_run(&job->loop, UV_RUN_DEFAULT);
-    if (!status) status = exit_status(job);
+    status = exit_status(job);
     tear_down(job);
     return status;
 }

@@ -30,22 +30,28 @@ void job_say(struct job *job, const char *format, ...)
 const char *job_name(const struct job *job, const struct rank *rank, char *text, size_t bytes)
 {
     if (job->starter) return job->starter;
-    snprintf(text, bytes, "rank %d", rank->number);
+    if (rank->newcomer)
+        snprintf(text, bytes, "member %d in rank %d's place", rank->member, rank->number);
+    else
+        snprintf(text, bytes, "rank %d", rank->number);
     return text;
 }
 
 void job_report_first(struct job *job)
 {
     const struct rank *first = job->first;
-    char name[32], how[64];
+    char name[48], how[64];
     if (job->quiet) return;
     job_say(job, "%s (pid %d) %s%s", job_name(job, first, name, sizeof name), (int)first->pid,
             rank_how(first, how, sizeof how), job->running ? "; ending the other ranks" : "");
 }
 
-char *job_log_path(const struct job *job, int i, bool is_err)
+char *job_log_path(const struct job *job, const struct rank *rank, bool is_err)
 {
-    return memory_print("%s/rank_%d.%s", job->options->log_dir, job->ranks[i].number, is_err ? "err" : "out");
+    const char *end = is_err ? "err" : "out", *dir = job->options->log_dir;
+    int other = rank->newcomer ? rank->member : rank->starts;
+    return other ? memory_print("%s/rank_%d.%d.%s", dir, rank->number, other, end)
+                 : memory_print("%s/rank_%d.%s", dir, rank->number, end);
 }
 
 /* Reads the end of a log file, at most FEED_TAIL_MAX bytes.  Returns how many. */
@@ -84,23 +90,21 @@ static void say_lines(struct job *job, const char *text, size_t bytes)
     sink_flush(job->to_err);
 }
 
-void job_report_last_lines(struct job *job)
+void job_report_last_lines(struct job *job, const struct rank *rank)
 {
-    const struct rank *first = job->first;
-    if (!first || job->quiet || job->output == JOB_PASSED || (job->output == JOB_PREFIXED && job->n == 1)) return;
-    int i = (int)(first - job->ranks);
-    const struct feed *feed = &job->feeds[2 * i + 1];
+    if (job->quiet || job->output == JOB_PASSED || (job->output == JOB_PREFIXED && job->n == 1)) return;
+    const struct feed *feed = &job->feeds[2 * (rank - job->ranks) + 1];
     char filed[FEED_TAIL_MAX], how[64];
-    char *path = job->output == JOB_FILED ? job_log_path(job, i, true) : NULL;
+    char *path = job->output == JOB_FILED ? job_log_path(job, rank, true) : NULL;
     const char *text = path ? filed : feed->tail;
     size_t bytes = path ? read_tail(path, filed) : feed->tail_used;
-    rank_how(first, how, sizeof how);
+    rank_how(rank, how, sizeof how);
     if (bytes) {
-        job_say(job, "rank %d %s; the last lines of its stderr%s%s:", first->number, how, path ? ", from " : "",
+        job_say(job, "rank %d %s; the last lines of its stderr%s%s:", rank->number, how, path ? ", from " : "",
                 path ? path : "");
         say_lines(job, text, bytes);
     } else {
-        job_say(job, "rank %d %s; it wrote nothing to stderr", first->number, how);
+        job_say(job, "rank %d %s; it wrote nothing to stderr", rank->number, how);
     }
     free(path);
 }

@@ -1,6 +1,7 @@
 /* Handles the launcher's signals.  INT, TERM, HUP and QUIT go to the ranks' process groups, with their child processes.
  * USR1 and USR2 go to the ranks alone, because their child processes might die of them.  A second INT kills. */
 #include <stdio.h>
+#include <string.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -15,9 +16,16 @@ static void pass_on(struct job *job, int signal, bool whole_group, bool from_ter
 
 static void end_by(struct job *job, int signal, bool from_terminal)
 {
-    if (!job->running) _exit(128 + signal); /* all ranks have ended, and the output's reader does not read */
+    if (!job->running && !job->pending)
+        _exit(128 + signal); /* all ranks have ended, and the output's reader does not read */
     job->passed = signal;
     if (signal == SIGINT) job->interrupts++;
+    members_cancel(job);
+    if (!job->running) {
+        job_say(job, "SIG%s while no rank was running: the job ends", sigabbrev_np(signal));
+        job_stop(job, 128 + signal);
+        return;
+    }
     if (job->interrupts < 2) {
         pass_on(job, signal, true, from_terminal);
     } else {

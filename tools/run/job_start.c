@@ -54,7 +54,7 @@ static bool open_pipe(struct job *job, int i, struct stream *stream)
 
 static bool open_log(struct job *job, int i, bool is_err, struct stream *stream)
 {
-    char *path = job_log_path(job, i, is_err);
+    char *path = job_log_path(job, &job->ranks[i], is_err);
     stream->rank_end = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOCTTY, 0666);
     if (stream->rank_end < 0) job_say(job, "cannot open %s: %s", path, strerror(errno));
     free(path);
@@ -86,7 +86,7 @@ static void settle(struct job *job, int i, bool is_err, struct stream *stream, b
 
 static int start_with(struct job *job, int i, int in, const struct stream *out, const struct stream *err)
 {
-    char **environment = environment_of(job->options, i, job->port, job->token_fd, job->out_fd);
+    char **environment = environment_of(job->options, &job->round, &job->ranks[i], job->token_fd, job->out_fd);
     struct rank_start start = {
         .program = job->options->program,
         .environment = environment,
@@ -127,12 +127,13 @@ int job_start(struct job *job, int i)
 {
     struct stream out = {-1, -1}, err = {-1, -1};
     int status = 1;
-    job->ranks[i].number = job->options->node_rank * job->options->nproc + i;
     int in = open_stdin(job, i);
     if (in >= 0 && open_stream(job, i, false, &out) && open_stream(job, i, true, &err))
         status = start_with(job, i, in, &out, &err);
     settle(job, i, false, &out, status == 0);
     settle(job, i, true, &err, status == 0);
     if (in > STDERR_FILENO) close(in);
+    job->ranks[i].started_ms = job_now_ms();
+    job->running += status == 0;
     return status;
 }

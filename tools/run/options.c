@@ -9,31 +9,9 @@
 
 #include <tutti/tutti.h>
 
-static const char usage[] =
-    "usage: tutti-run [options] PROGRAM [arguments]\n"
-    "\n"
-    "Starts PROGRAM once per rank, with the variables that tutti_init_process_group(\"env://\") reads.\n"
-    "\n"
-    "  -n, --nproc-per-node N   ranks on this node; auto: one per usable core (default 1)\n"
-    "      --nnodes N           number of nodes; start tutti-run once on each (default 1)\n"
-    "      --node-rank R        number of this node, from 0\n"
-    "      --master-addr A      address of node 0, as the others reach it (default 127.0.0.1)\n"
-    "      --master-port P      port of the rendezvous; 0: any free one (default, on one node)\n"
-    "      --token-file FILE    the job's secret, the same file on all nodes: 32 bytes or 64 hex digits, mode 0600\n"
-    "      --log-dir DIR        write each rank's output to DIR/rank_R.out and DIR/rank_R.err\n"
-    "      --no-prefix          leave the ranks' output unchanged, without \"[rank] \" before each line\n"
-    "      --grace S            seconds between SIGTERM and SIGKILL at the end of the job (default 5)\n"
-    "      --timeout S          end the job after this many seconds (exit status 124); 0: never (default)\n"
-    "      --mpi[=NAME]         start the ranks through the launcher of an MPI (openmpi or mpich; default: the first\n"
-    "                           that is installed), which backend mpi needs; one tutti-run for all nodes\n"
-    "      --bind WHAT          bind each rank to a core or a socket, or to none (default): the library moves ranks\n"
-    "                           that share a core; with --mpi, an option for its launcher\n"
-    "      --standalone         one node, any free port: the default, accepted for torchrun's sake\n"
-    "  -h, --help               this text\n"
-    "      --version            the version\n"
-    "\n"
-    "Options may have '_' for '-', and may be written --option=value or --option value.\n"
-    "The exit status is 0 if all ranks succeed, else that of the first failed rank, or 128 + its signal.\n";
+#include "options_text.h"
+
+enum { RDZV_PORT = 29400 }; /* torchrun's default */
 
 struct option {
     const char *name;
@@ -90,12 +68,18 @@ static bool set_nproc(struct options *options, const char *name, const char *val
     return parse_int(name, value, 1, 1 << 20, &options->nproc);
 }
 
+/* Takes N or, like torchrun, MIN:MAX. */
 static bool set_nnodes(struct options *options, const char *name, const char *value)
 {
-    if (strchr(value, ':'))
-        return refuse("--%s takes one number, not a range such as torchrun's \"%s\": a job's number of nodes is fixed",
-                      name, value);
-    return parse_int(name, value, 1, 1 << 20, &options->nnodes);
+    const char *colon = strchr(value, ':');
+    char low[16];
+    if (!colon) return parse_int(name, value, 1, 1 << 20, &options->nnodes) && (options->nnodes_min = options->nnodes);
+    snprintf(low, sizeof low, "%.*s", (int)(colon - value < 15 ? colon - value : 15), value);
+    if (!parse_int(name, low, 1, 1 << 20, &options->nnodes_min) ||
+        !parse_int(name, colon + 1, 1, 1 << 20, &options->nnodes))
+        return false;
+    return options->nnodes_min <= options->nnodes ||
+           refuse("--%s %s: the least number of nodes is larger than the most", name, value);
 }
 
 static bool set_node_rank(struct options *options, const char *name, const char *value)
@@ -146,6 +130,80 @@ static bool set_timeout(struct options *options, const char *name, const char *v
     return parse_seconds(name, value, &options->timeout_ms);
 }
 
+static bool set_rdzv_id(struct options *options, const char *name, const char *value)
+{
+    size_t length = strlen(value);
+    if (length < 1 || length > 200 || strpbrk(value, " \t\n"))
+        return refuse("--%s takes a name of 1 to 200 characters without blanks, not \"%s\"", name, value);
+    options->rdzv_id = value;
+    return true;
+}
+
+/* Takes HOST, HOST:PORT or [IPv6]:PORT. */
+static bool set_rdzv_endpoint(struct options *options, const char *name, const char *value)
+{
+    bool bracket = *value == '[';
+    const char *end = bracket ? strchr(value, ']') : strchr(value, ':');
+    if (!bracket && end && strchr(end + 1, ':')) end = NULL; /* an IPv6 address without a port */
+    const char *port = end ? end + bracket : NULL;
+    size_t length = end ? (size_t)(end - value) - bracket : strlen(value) - bracket;
+    if (length == 0 || (bracket && !end) || (port && *port && *port != ':'))
+        return refuse("--%s takes HOST:PORT, not \"%s\"", name, value);
+    if (length >= sizeof options->rdzv_name) return refuse("--%s: the host's name is too long", name);
+    memcpy(options->rdzv_name, value + bracket, length);
+    options->rdzv_name[length] = '\0';
+    options->rdzv_host = options->rdzv_name;
+    options->elastic = true;
+    return !port || !*port || parse_int(name, port + 1, 0, 65535, &options->rdzv_port);
+}
+
+/* Takes KEY=SECONDS,.. with two of torchrun's keys. */
+static bool set_rdzv_conf(struct options *options, const char *name, const char *value)
+{
+    while (*value) {
+        char word[32];
+        size_t length = strcspn(value, ",");
+        snprintf(word, sizeof word, "%.*s", (int)(length < 31 ? length : 31), value);
+        char *seconds = strchr(word, '=');
+        if (seconds) *seconds++ = '\0';
+        int64_t *ms = strcmp(word, "join_timeout") == 0        ? &options->join_timeout_ms
+                      : strcmp(word, "last_call_timeout") == 0 ? &options->last_call_ms
+                                                               : NULL;
+        if (!ms || !seconds)
+            return refuse("--%s takes join_timeout=SECONDS and last_call_timeout=SECONDS, not \"%s\"", name, value);
+        if (!parse_seconds(name, seconds, ms)) return false;
+        value += length + (value[length] == ',');
+    }
+    return true;
+}
+
+static bool set_on_failure(struct options *options, const char *name, const char *value)
+{
+    static const char *const names[] = {
+        [OPTIONS_END] = "end", [OPTIONS_RESTART] = "restart", [OPTIONS_CONTINUE] = "continue"};
+    for (int i = OPTIONS_END; i <= OPTIONS_CONTINUE; i++) {
+        if (strcmp(value, names[i]) != 0) continue;
+        options->on_failure = (enum options_on_failure)i;
+        return true;
+    }
+    return refuse("--%s takes end, restart or continue, not \"%s\"", name, value);
+}
+
+static bool set_max_restarts(struct options *options, const char *name, const char *value)
+{
+    return parse_int(name, value, 0, 1 << 20, &options->max_restarts);
+}
+
+static bool set_replace(struct options *options, const char *name, const char *value)
+{
+    return parse_int(name, value, 0, 1 << 20, &options->replace);
+}
+
+static bool set_backoff(struct options *options, const char *name, const char *value)
+{
+    return parse_seconds(name, value, &options->backoff_ms);
+}
+
 static bool set_mpi(struct options *options, const char *name, const char *value)
 {
     if (value && strcmp(value, "openmpi") != 0 && strcmp(value, "mpich") != 0)
@@ -186,63 +244,24 @@ static const struct option table[] = {
     {"no-prefix", 0, WITHOUT, set_no_prefix},
     {"grace", 0, WITH, set_grace},
     {"timeout", 0, WITH, set_timeout},
+    {"rdzv-endpoint", 0, WITH, set_rdzv_endpoint},
+    {"rdzv-conf", 0, WITH, set_rdzv_conf},
+    {"rdzv-id", 0, WITH, set_rdzv_id},
+    {"on-failure", 0, WITH, set_on_failure},
+    {"max-restarts", 0, WITH, set_max_restarts},
+    {"replace", 0, WITH, set_replace},
+    {"backoff", 0, WITH, set_backoff},
     {"mpi", 0, EITHER, set_mpi},
     {"mpi-rank", 0, WITHOUT, set_mpi_rank},
     {"bind", 0, WITH, set_bind},
     {"standalone", 0, WITHOUT, set_standalone},
 };
 
-/* True if text is `name` up to its '=' or end.  '_' counts as '-', as for torchrun. */
-static bool same_name(const char *text, const char *name)
-{
-    for (; *name; text++, name++)
-        if ((*text == '_' ? '-' : *text) != *name) return false;
-    return *text == '\0' || *text == '=';
-}
-
-/* Returns why tutti-run lacks an option of torchrun, or NULL if torchrun has no such option. */
-static const char *why_not(const char *argument)
-{
-    static const char own_rendezvous[] = "the rendezvous is Tutti's own: give --master-addr and --master-port";
-    static const char fixed[] = "tutti-run ends a job when a rank fails, and never restarts it";
-    static const char logs[] = "--log-dir DIR writes each rank's output to files of its own";
-    static const char *const theirs[][2] = {
-        {"rdzv-backend", own_rendezvous},
-        {"rdzv-endpoint", own_rendezvous},
-        {"rdzv-id", own_rendezvous},
-        {"rdzv-conf", own_rendezvous},
-        {"local-addr", own_rendezvous},
-        {"use-agent-store", own_rendezvous},
-        {"max-restarts", fixed},
-        {"monitor-interval", fixed},
-        {"redirects", logs},
-        {"tee", logs},
-        {"logs-specs", logs},
-        {"local-ranks-filter", logs},
-        {"no-python", "tutti-run starts any program as it is: omit the option"},
-        {"run-path", "tutti-run starts any program as it is: omit the option"},
-        {"module", "give `python -m MODULE` as the program"},
-        {"start-method", "each rank is always a process of its own"},
-        {"role", "all ranks have the same role"},
-        {"shutdown-timeout", "use --grace SECONDS for this time"},
-        {"virtual-local-rank", "LOCAL_RANK always differs by rank"},
-        {"event-log-handler", "tutti-run reports events on stderr only"},
-        {"numa-binding", "use --bind socket, or start the ranks under numactl"},
-    };
-    if (argument[1] != '-') {
-        if (argument[1] == 'm') return "give `python -m MODULE` as the program";
-        return argument[1] == 'r' || argument[1] == 't' ? logs : NULL;
-    }
-    for (size_t i = 0; i < sizeof theirs / sizeof *theirs; i++)
-        if (same_name(argument + 2, theirs[i][0])) return theirs[i][1];
-    return NULL;
-}
-
 static const struct option *find(const char *argument)
 {
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         const struct option *option = &table[i];
-        if (argument[1] == '-' ? same_name(argument + 2, option->name)
+        if (argument[1] == '-' ? options_same_name(argument + 2, option->name)
                                : option->letter && argument[1] == option->letter)
             return option;
     }
@@ -262,14 +281,51 @@ static bool take(struct options *options, char **argv, int *at)
 {
     const char *argument = argv[(*at)++];
     const struct option *option = find(argument);
-    if (!option && why_not(argument))
-        return refuse("tutti-run does not have torchrun's %s: %s", argument, why_not(argument));
+    if (!option && options_why_not(argument))
+        return refuse("tutti-run does not have torchrun's %s: %s", argument, options_why_not(argument));
     if (!option) return refuse("unknown option %s", argument);
     const char *value = value_within(argument);
     if (value && option->value == WITHOUT) return refuse("--%s takes no value", option->name);
     if (option->value == WITH && !value) value = argv[*at] ? argv[(*at)++] : NULL;
     if (option->value == WITH && !value) return refuse("%s needs a value", argument);
     return option->set(options, option->name, value);
+}
+
+/* Checks the options about failures, and sets the ones that were not given. */
+static bool check_failures(struct options *options)
+{
+    bool given = options->on_failure != OPTIONS_FAILURE_UNSET;
+    if (options->max_restarts >= 0 && options->replace >= 0)
+        return refuse("--max-restarts starts all ranks again and --replace only the failed one; give one of them");
+    if (!given)
+        options->on_failure = options->max_restarts >= 0              ? OPTIONS_RESTART
+                              : options->replace >= 0                 ? OPTIONS_CONTINUE
+                              : options->nnodes_min < options->nnodes ? OPTIONS_RESTART
+                                                                      : OPTIONS_END;
+    if (options->max_restarts >= 0 && options->on_failure != OPTIONS_RESTART)
+        return refuse("--max-restarts needs --on-failure=restart");
+    if (options->replace >= 0 && options->on_failure != OPTIONS_CONTINUE)
+        return refuse("--replace needs --on-failure=continue");
+    if (options->on_failure != OPTIONS_END && options->mpi != OPTIONS_NO_MPI)
+        return refuse("--mpi goes with --on-failure=end only: MPI's launcher ends the job when a rank fails");
+    if (options->max_restarts < 0) options->max_restarts = OPTIONS_MAX_RESTARTS;
+    if (options->replace < 0) options->replace = 0;
+    return true;
+}
+
+/* Checks the options of nodes that find each other. */
+static bool check_elastic(const struct options *options)
+{
+    if (options->nnodes_min < options->nnodes && !options->elastic)
+        return refuse("--nnodes %d:%d needs --rdzv-endpoint HOST:PORT, where the nodes meet", options->nnodes_min,
+                      options->nnodes);
+    if (!options->elastic) return true;
+    if (options->node_rank >= 0) return refuse("--rdzv-endpoint numbers the nodes itself: omit --node-rank");
+    if (options->master_addr || options->master_port)
+        return refuse("--rdzv-endpoint says where the nodes meet: omit --master-addr and --master-port");
+    if (!options->rdzv_port && options->nnodes > 1)
+        return refuse("--rdzv-endpoint needs a port other than 0, the same on each node");
+    return options->mpi == OPTIONS_NO_MPI || refuse("--mpi does without --rdzv-endpoint: MPI's launcher has the hosts");
 }
 
 /* Checks the options together. */
@@ -283,7 +339,8 @@ static bool check(struct options *options)
         return refuse(
             "--mpi starts the ranks of all nodes at once, so omit --nnodes and name the hosts to MPI's launcher "
             "(Open MPI: OMPI_MCA_orte_default_hostfile, MPICH: HYDRA_HOST_FILE)");
-    if (options->nnodes > 1) {
+    if (!check_failures(options) || !check_elastic(options)) return false;
+    if (options->nnodes > 1 && !options->elastic) {
         if (options->node_rank < 0) return refuse("--nnodes %d needs --node-rank on each node", options->nnodes);
         if (!options->master_addr)
             return refuse("--nnodes %d needs --master-addr, the address of node 0", options->nnodes);
@@ -295,19 +352,32 @@ static bool check(struct options *options)
         return refuse("--node-rank is %d, but with --nnodes %d it must be from 0 to %d", options->node_rank,
                       options->nnodes, options->nnodes - 1);
     if (!options->master_addr) options->master_addr = "127.0.0.1";
+    if (!options->elastic) options->rdzv_host = options->master_addr;
+    if (!options->elastic) options->rdzv_port = options->master_port;
     return true;
 }
 
 int options_parse(int argc, char **argv, struct options *options)
 {
-    *options = (struct options){.nproc = 1, .nnodes = 1, .node_rank = -1, .grace_ms = 5000};
+    *options = (struct options){.nproc = 1,
+                                .nnodes = 1,
+                                .nnodes_min = 1,
+                                .rdzv_port = RDZV_PORT,
+                                .join_timeout_ms = 600000,
+                                .last_call_ms = 3000,
+                                .node_rank = -1,
+                                .grace_ms = 5000,
+                                .rdzv_id = "none",
+                                .max_restarts = -1,
+                                .replace = -1,
+                                .backoff_ms = 500};
     int at = 1;
     while (at < argc && argv[at][0] == '-' && argv[at][1]) {
         if (strcmp(argv[at], "--") == 0) {
             at++;
             break;
         }
-        if (strcmp(argv[at], "--help") == 0 || strcmp(argv[at], "-h") == 0) return fputs(usage, stdout) < 0;
+        if (strcmp(argv[at], "--help") == 0 || strcmp(argv[at], "-h") == 0) return fputs(options_help, stdout) < 0;
         if (strcmp(argv[at], "--version") == 0) return printf("tutti-run %s\n", tutti_version()) < 0;
         if (!take(options, argv, &at)) return 2;
     }

@@ -10,15 +10,32 @@
 /* With --mpi tutti-run starts mpirun, and mpirun starts a tutti-run with --mpi-rank per rank. */
 enum options_mpi { OPTIONS_NO_MPI, OPTIONS_START_MPI, OPTIONS_MPI_RANK };
 
+/* What becomes of the other ranks when one fails. */
+enum options_on_failure { OPTIONS_FAILURE_UNSET, OPTIONS_END, OPTIONS_RESTART, OPTIONS_CONTINUE };
+
+enum { OPTIONS_MAX_RESTARTS = 3 }; /* if --max-restarts is not given */
+
 struct options {
-    int nproc; /* ranks on this node */
-    int nnodes;
+    int nproc;  /* ranks on this node */
+    int nnodes; /* at most */
+    int nnodes_min;
     int node_rank;
     const char *master_addr;
-    int master_port; /* 0: any free port */
+    int master_port;       /* 0: any free port */
+    const char *rdzv_id;   /* the job's name */
+    bool elastic;          /* the nodes find each other at --rdzv-endpoint */
+    const char *rdzv_host; /* where the agents of several nodes meet */
+    char rdzv_name[256];
+    int rdzv_port;
+    int64_t join_timeout_ms; /* for the smallest number of nodes to come */
+    int64_t last_call_ms;    /* then for further ones */
     const char *log_dir;
     const char *token_file;
     bool no_prefix;
+    enum options_on_failure on_failure;
+    int max_restarts;
+    int replace;        /* the most replacements of the whole job */
+    int64_t backoff_ms; /* before the first start after an early death */
     enum bind bind;
     enum options_mpi mpi;
     const char *mpi_name; /* "openmpi" or "mpich"; NULL: the first that is installed */

@@ -6,11 +6,18 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/resource.h>
 #include <sys/types.h>
 
 struct rank {
-    int number;     /* global rank */
+    int number;    /* global rank */
+    int starts;    /* in this place, before this one */
+    int member;    /* number of the process in the job, if failed ranks are replaced */
+    int early;     /* ends in this place in a row that came soon after the start */
+    bool newcomer; /* replaces another process */
+    int64_t started_ms;
+
     pid_t pid;      /* 0: not started */
     bool own_group; /* leads a process group, through which its children can be signalled */
     bool ended;
