@@ -19,6 +19,7 @@
 struct coll_hosts;
 struct control_channel;
 struct engine;
+struct generation;
 struct group_use;
 struct health;
 struct creation;
@@ -138,6 +139,9 @@ struct tutti_group {
     bool aborted;                        /* its backends have been aborted */
     bool in_collective;                  /* set while the call of a collective checks whether the group is usable */
     bool rank0_hosts_store;              /* root: the store ends with rank 0's process */
+    struct generation *generation;       /* made by init, create_group or regroup: its members; else NULL */
+    bool wanted;                         /* ranks wait to regroup with it */
+    int64_t wanted_again_ns;             /* time of the next look whether any do */
     struct failure_broadcast *broadcast; /* set while the failure is sent to all members */
     LIST_ENTRY(tutti_group) recorded;    /* the groups of this process: see recorder.c */
     atomic_bool is_recorded;             /* written under the recorder's lock */
