@@ -27,6 +27,7 @@
 #include "group/group_args.h"
 #include "group/group_fail.h"
 #include "group/group_id.h"
+#include "group/losses.h"
 #include "group/processes.h"
 #include "group/tool_view.h"
 #include "group/topology.h"
@@ -108,6 +109,7 @@ static void free_group(struct tutti_group *group)
     free(group->lost_text);
     free(group->reported_text);
     generation_free(group->generation);
+    losses_free(group);
     free(group);
     if (engine != NULL) engine_drop(engine);
 }

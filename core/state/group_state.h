@@ -22,6 +22,7 @@ struct engine;
 struct generation;
 struct group_use;
 struct health;
+struct loss;
 struct creation;
 struct creation_list;
 struct plan_cache;
@@ -102,6 +103,7 @@ struct tutti_group {
     uint64_t id;
     int *global_ranks;
     bool *lost;                                  /* root: global ranks whose connection has ended, from either side */
+    struct loss *losses;                         /* root: why they have ended */
     int *local_of;                               /* global rank -> rank in this group or -1; world-size entries */
     int world;                                   /* root: world size */
     int local_rank, local_world_size, node_rank; /* from the launcher; -1 if unknown */

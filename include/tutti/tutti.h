@@ -343,6 +343,34 @@ TUTTI_API const char *tutti_get_backend(const tutti_group *group);
 /* Returns the device for this rank's tensors in the group: CUDA if only CUDA has a backend, else CPU. */
 TUTTI_API tutti_device tutti_get_device(const tutti_group *group);
 
+typedef enum tutti_rank_state {
+    TUTTI_RANK_ALIVE, /* as far as this rank knows */
+    TUTTI_RANK_LEFT,  /* it has destroyed the group, or ended by exit */
+    TUTTI_RANK_LOST   /* its process or its connection has ended */
+} tutti_rank_state;
+
+typedef struct tutti_rank_health {
+    int32_t state; /* a tutti_rank_state */
+    int32_t reserved;
+    int64_t silent_ms; /* time since this rank first asked it without getting an answer; 0: it has answered */
+    char why[112];     /* why it is lost or has left; else "" */
+} tutti_rank_health;
+
+/* Tells which ranks of the group are alive.  ranks has one entry for each of the n ranks of the group.  The call does
+ * not wait: it says what this rank knows, and asks all others for a sign of life, so that the next call knows more.
+ * A rank answers while it computes, within 100 ms; one that is stopped, or whose host is gone, is silent.  Works on a
+ * failed group.
+ *
+ * Without any call or traffic, a rank that is connected to another one learns of its death within a second on one host,
+ * and within 6 s between hosts (TUTTI_SILENT_MS); a group connects its ranks as they need it, or when asked by this
+ * function.  The next operation that involves the dead rank then fails, and tutti_regroup_wanted returns true.
+ *
+ * Errors: INVALID_ARGUMENT (n is not the size of the group, not a member), ABORTED (the group has been destroyed). */
+static inline int tutti_group_health(tutti_group *group, tutti_rank_health *ranks, int n)
+{
+    return tutti_group_health_sized(group, ranks, sizeof *ranks, n);
+}
+
 /* Returns the number of the host that a rank of the group runs on.  Hosts are numbered from 0 in the order of their
  * first ranks.  -1 if the backend does not know, and for a rank that is not in the group. */
 TUTTI_API int tutti_get_host(const tutti_group *group, int group_rank);

@@ -240,6 +240,57 @@ static void test_all_die(void **state)
     procs_run_with(SIZE + 2, rank_that_starts_over, kill_all_ranks, NULL);
 }
 
+/* ---- an idle group ----------------------------------------------------------------------------------------------- */
+
+/* Waits until rank 2 is reported with a state, without an operation. */
+static int await_state(tutti_rank_state state, tutti_rank_health *health)
+{
+    int64_t begin = monotonic_ns();
+    do {
+        EXPECT(tutti_group_health(NULL, health, SIZE) == TUTTI_OK);
+        EXPECT(health[proc_rank].state == TUTTI_RANK_ALIVE && health[proc_rank].silent_ms == 0);
+        proc_wait_1ms();
+        EXPECT_WITHIN(begin, 0, 20);
+    } while (health[2].state != (int)state || (state == TUTTI_RANK_ALIVE && health[2].silent_ms < 500));
+    return 0;
+}
+
+/* Rank 2 is stopped, and then killed.  The others are idle. */
+static int rank_that_idles(int rank, int size, void *argument)
+{
+    tutti_rank_health health[SIZE];
+    (void)argument;
+    EXPECT(proc_init(TIMEOUT_MS) == TUTTI_OK);
+    EXPECT_ERROR(tutti_group_health(NULL, health, 2), TUTTI_ERR_INVALID_ARGUMENT, "2 entries", "3 ranks");
+    EXPECT(tutti_group_health(NULL, health, size) == TUTTI_OK && health[2].silent_ms == 0);
+    proc_wait_for_go(1);
+    if (rank == 2) pause();
+    EXPECT(await_state(TUTTI_RANK_ALIVE, health) == 0); /* stopped */
+    EXPECT(health[2].why[0] == '\0' && health[1 - rank].silent_ms < health[2].silent_ms);
+    proc_set_step(2);
+    while (!tutti_regroup_wanted(NULL)) proc_wait_1ms();
+    EXPECT(await_state(TUTTI_RANK_LOST, health) == 0 && health[2].why[0] != '\0');
+    EXPECT(tutti_regroup(NULL, NULL, NULL) == TUTTI_OK && tutti_get_world_size(NULL) == 2);
+    return tutti_destroy_process_group(NULL);
+}
+
+static void stop_and_kill(struct procs *procs, void *argument)
+{
+    (void)argument;
+    if (!procs_wait_for_step(procs, 1)) return;
+    procs_signal(procs, 2, SIGSTOP);
+    procs_release(procs, 1);
+    while (atomic_load(&procs->shared->step[0]) < 2 || atomic_load(&procs->shared->step[1]) < 2)
+        if (!procs_reap(procs) || monotonic_ns() > procs->deadline_ns) return;
+    procs_signal(procs, 2, SIGKILL);
+}
+
+static void test_idle(void **state)
+{
+    (void)state;
+    procs_run_with(SIZE, rank_that_idles, stop_and_kill, NULL);
+}
+
 /* ---- groups of their own ----------------------------------------------------------------------------------------- */
 
 /* Two ranks of tutti_create_group, and a third process that joins them. */
@@ -278,9 +329,10 @@ static void test_own_groups(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_survivors), cmocka_unit_test(test_replacements),
-        cmocka_unit_test(test_late),      cmocka_unit_test(test_deaths_in_the_meeting),
-        cmocka_unit_test(test_all_die),   cmocka_unit_test(test_own_groups),
+        cmocka_unit_test(test_survivors),  cmocka_unit_test(test_replacements),
+        cmocka_unit_test(test_late),       cmocka_unit_test(test_deaths_in_the_meeting),
+        cmocka_unit_test(test_all_die),    cmocka_unit_test(test_idle),
+        cmocka_unit_test(test_own_groups),
     };
     cmocka_set_test_filter(getenv("FAULTS_ONLY"));
     return cmocka_run_group_tests(tests, NULL, NULL);
