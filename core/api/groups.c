@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/sized.h"
 #include "group/default_group.h"
+#include "group/generation.h"
 #include "group/group.h"
 #include "group/group_args.h"
 #include "group/group_check.h"
@@ -210,6 +211,17 @@ int tutti_split_group_sized(int color, int key, const tutti_group_opts *opts, si
 
 /* ---- create_group ------------------------------------------------------------------------------------------------ */
 
+/* Makes the group known as the first of those that regroup makes. */
+static int add_generation(tutti_group *group, tutti_store *store)
+{
+    char text[ERROR_TEXT_MAX];
+    int status = generation_first(group->size, store, NULL, &group->generation);
+    if (status == TUTTI_OK) return TUTTI_OK;
+    snprintf(text, sizeof text, "%s", error_text());
+    shared_transport_close_group(group, 0);
+    return error_set(status, "%s", text);
+}
+
 int tutti_create_group_sized(const char *backend, tutti_store *store, int rank, int world_size,
                              const tutti_group_opts *opts, size_t opts_bytes, tutti_group **group)
 {
@@ -245,7 +257,8 @@ int tutti_create_group_sized(const char *backend, tutti_store *store, int rank, 
         .timeout_ms = opts->timeout_ms > 0 ? opts->timeout_ms : 30 * 60 * 1000,
         .device = opts->device.type != 0 ? opts->device : (tutti_device){TUTTI_CPU, 0},
     };
-    return shared_transport_open_group(&args, group);
+    status = shared_transport_open_group(&args, group);
+    return status == TUTTI_OK ? add_generation(*group, store) : status;
 }
 
 int tutti_abort(tutti_group *group, const char *reason)

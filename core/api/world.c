@@ -1,4 +1,7 @@
-/* The default group: made by tutti_init_process_group, closed by tutti_destroy_process_group. */
+/* The default group: made by tutti_init_process_group, replaced by tutti_regroup, closed by
+ * tutti_destroy_process_group. */
+#include "api/world.h"
+
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -6,15 +9,19 @@
 
 #include "api/hooks.h"
 #include "base/clock.h"
+#include "base/env.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/sized.h"
 #include "bootstrap/liveness.h"
 #include "bootstrap/rendezvous.h"
 #include "group/default_group.h"
+#include "group/generation.h"
 #include "group/group.h"
 #include "group/group_args.h"
+#include "group/group_check.h"
 #include "group/host_services.h"
+#include "group/regroup.h"
 #include "group/shared_transport.h"
 #include "plugin/registry.h"
 #include "store/store_impl.h"
@@ -30,7 +37,9 @@ enum {
 static struct {
     pthread_mutex_t lock; /* held by init and destroy */
     struct rendezvous rendezvous;
-    bool ending; /* the default group is being closed */
+    bool ending;                 /* the default group is being closed, or replaced */
+    bool is_handed_out;          /* the program has the default group's handle */
+    struct tutti_group *retired; /* was the default group; another thread may still be in a call on it */
 } world = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 bool tutti_is_initialized(void)
@@ -87,6 +96,76 @@ static void report_failure(int status, const char *text)
     liveness_report_lost(world.rendezvous.store, key, status, status == TUTTI_ERR_PEER_LOST ? text : own);
 }
 
+/* Returns the arguments of the default group, but for its store, rank and size. */
+static struct group_args make_args(const tutti_init_opts *opts, const struct backend_spec *names)
+{
+    struct group_args args = {
+        .names = names,
+        .hooks = &library_hooks,
+        .id = 1,
+        .name = "world",
+        .local_rank = world.rendezvous.local_rank,
+        .local_world_size = world.rendezvous.local_world_size,
+        .node_rank = world.rendezvous.node_rank,
+        .device = default_device(opts, names, world.rendezvous.local_rank),
+    };
+    host_services_set_store_address(world.rendezvous.address);
+    args.timeout_ms = opts->timeout_ms > 0             ? opts->timeout_ms
+                      : args.device.type == TUTTI_CUDA ? CUDA_TIMEOUT_MS
+                                                       : DEFAULT_TIMEOUT_MS;
+    args.open_timeout_ms = opts->store_timeout_ms > 0 ? opts->store_timeout_ms : STORE_DEFAULT_TIMEOUT_MS;
+    return args;
+}
+
+static tutti_store *launchers_store(void)
+{
+    return world.rendezvous.launcher_ranks ? world.rendezvous.launcher : NULL;
+}
+
+/* Makes a group the default one. */
+static int install(struct tutti_group *group)
+{
+    char text[ERROR_TEXT_MAX];
+    int status = TUTTI_OK;
+    if (group->generation == NULL)
+        status = generation_first(group->size, world.rendezvous.store, launchers_store(), &group->generation);
+    if (status != TUTTI_OK) {
+        snprintf(text, sizeof text, "%s", error_text());
+        group_close(group, 0);
+        rendezvous_leave(&world.rendezvous);
+        return error_set(status, "%s", text);
+    }
+    engine_lock(group->engine);
+    group->rank0_hosts_store = world.rendezvous.rank0_hosts;
+    engine_unlock(group->engine);
+    default_group_set(group);
+    return TUTTI_OK;
+}
+
+/* Joins the ranks of a job that is under way, as a newcomer. */
+static int join_world(const struct rendezvous_args *meeting, const struct backend_spec *names,
+                      const tutti_init_opts *opts)
+{
+    char text[ERROR_TEXT_MAX];
+    struct tutti_group *group = NULL;
+    int status = rendezvous_join_late(meeting, &world.rendezvous);
+    if (status != TUTTI_OK) return status;
+    struct group_args args = make_args(opts, names);
+    struct regroup regroup = {.store = world.rendezvous.store,
+                              .launcher = launchers_store(),
+                              .name = args.name,
+                              .args = &args,
+                              .timeout_ms = args.open_timeout_ms};
+    status = regroup_join(&regroup, world.rendezvous.world_size, &group);
+    if (status == TUTTI_OK) {
+        log_set_rank(group->rank);
+        return install(group);
+    }
+    snprintf(text, sizeof text, "%s", error_text());
+    rendezvous_leave(&world.rendezvous);
+    return error_set(status, "%s", text);
+}
+
 static int open_world(const char *backend, const tutti_init_opts *opts)
 {
     struct backend_spec names;
@@ -100,27 +179,14 @@ static int open_world(const char *backend, const tutti_init_opts *opts)
         .world_size = opts->world_size > 0 ? opts->world_size : -1,
         .timeout_ms = opts->store_timeout_ms,
     };
+    if (opts->newcomer || env_bool("TUTTI_NEWCOMER", false)) return join_world(&meeting, &names, opts);
     status = rendezvous_join(&meeting, &world.rendezvous);
     if (status != TUTTI_OK) return status;
     log_set_rank(world.rendezvous.rank);
-    host_services_set_store_address(world.rendezvous.address);
-    struct group_args args = {
-        .names = &names,
-        .store = world.rendezvous.store,
-        .hooks = &library_hooks,
-        .id = 1,
-        .name = "world",
-        .rank = world.rendezvous.rank,
-        .size = world.rendezvous.world_size,
-        .local_rank = world.rendezvous.local_rank,
-        .local_world_size = world.rendezvous.local_world_size,
-        .node_rank = world.rendezvous.node_rank,
-        .device = default_device(opts, &names, world.rendezvous.local_rank),
-    };
-    args.timeout_ms = opts->timeout_ms > 0             ? opts->timeout_ms
-                      : args.device.type == TUTTI_CUDA ? CUDA_TIMEOUT_MS
-                                                       : DEFAULT_TIMEOUT_MS;
-    args.open_timeout_ms = opts->store_timeout_ms > 0 ? opts->store_timeout_ms : STORE_DEFAULT_TIMEOUT_MS;
+    struct group_args args = make_args(opts, &names);
+    args.store = world.rendezvous.store;
+    args.rank = world.rendezvous.rank;
+    args.size = world.rendezvous.world_size;
     struct tutti_group *group = NULL;
     status = group_open(&args, &group);
     if (status != TUTTI_OK) {
@@ -131,11 +197,7 @@ static int open_world(const char *backend, const tutti_init_opts *opts)
         rendezvous_leave(&world.rendezvous);
         return error_set(status, "%s", text);
     }
-    engine_lock(group->engine);
-    group->rank0_hosts_store = world.rendezvous.rank0_hosts;
-    engine_unlock(group->engine);
-    default_group_set(group);
-    return TUTTI_OK;
+    return install(group);
 }
 
 int tutti_init_process_group_sized(const char *backend, const tutti_init_opts *opts, size_t opts_bytes)
@@ -147,7 +209,8 @@ int tutti_init_process_group_sized(const char *backend, const tutti_init_opts *o
     pthread_mutex_lock(&world.lock);
     if (world.ending)
         status = error_set(TUTTI_ERR_INVALID_ARGUMENT,
-                           "init: the default group is being destroyed; wait until destroy_process_group has returned");
+                           "init: the default group is being destroyed or replaced; wait until destroy_process_group "
+                           "or regroup has returned");
     else if (tutti_is_initialized())
         status = error_set(TUTTI_ERR_INVALID_ARGUMENT,
                            "init: the default group exists already; destroy it first or call tutti_new_group");
@@ -174,13 +237,25 @@ static void await_others(tutti_store *hosted, int64_t deadline)
     tutti_store_free(hosted);
 }
 
+/* Drops the handle of the default group before this one. */
+static void drop_retired(void)
+{
+    struct tutti_group *retired = world.retired;
+    world.retired = NULL;
+    if (retired != NULL) group_drop(retired);
+}
+
 /* Destroys the default group.  Takes no lock while it waits for callbacks, because these may call this function. */
 static int destroy_world(int64_t delivery_ms)
 {
     pthread_mutex_lock(&world.lock);
-    struct tutti_group *group = default_group_set(NULL);
+    bool replaces = world.ending && default_group_peek(NULL) != NULL;
+    struct tutti_group *group = replaces ? NULL : default_group_set(NULL);
     if (group != NULL) world.ending = !engine_is_forked(group->engine);
     pthread_mutex_unlock(&world.lock);
+    if (replaces)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                         "destroy_process_group: another thread is in tutti_regroup; wait until it has returned");
     if (group == NULL)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT,
                          "destroy_process_group: there is no default group; call tutti_init_process_group first");
@@ -200,7 +275,8 @@ static int destroy_world(int64_t delivery_ms)
     pthread_mutex_lock(&world.lock);
     rendezvous_leave(&world.rendezvous);
     memset(&world.rendezvous, 0, sizeof world.rendezvous);
-    world.ending = false;
+    drop_retired();
+    world.ending = world.is_handed_out = false;
     pthread_mutex_unlock(&world.lock);
     return TUTTI_OK;
 }
@@ -218,4 +294,50 @@ int tutti_destroy_process_group_within(tutti_group *group, int64_t delivery_ms)
 int tutti_destroy_process_group(tutti_group *group)
 {
     return tutti_destroy_process_group_within(group, TUTTI_DEFAULT_TIMEOUT);
+}
+
+/* ---- regroup --------------------------------------------------------------------------------------------------- */
+
+/* Keeps init, destroy and other calls of regroup out.  Sets *group to the default group. */
+static int begin_regroup(struct tutti_group **group)
+{
+    pthread_mutex_lock(&world.lock);
+    *group = group_for_call(NULL);
+    int status = *group == NULL ? TUTTI_ERR_INVALID_ARGUMENT : TUTTI_OK;
+    if (status == TUTTI_OK && world.ending)
+        status = error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                           "regroup: another thread regroups or destroys the default group; wait until it has");
+    if (status == TUTTI_OK) world.ending = true;
+    pthread_mutex_unlock(&world.lock);
+    return status;
+}
+
+/* Makes next the default group, and ends the old one.  Its handle stays: the program's, or world.retired. */
+static void replace_default(struct tutti_group *old, struct tutti_group *next, bool hands_out)
+{
+    engine_lock(next->engine);
+    next->rank0_hosts_store = old->rank0_hosts_store;
+    engine_unlock(next->engine);
+    log_set_rank(next->rank);
+    default_group_set(next);
+    group_end(old, 0);
+    pthread_mutex_lock(&world.lock);
+    drop_retired();
+    if (!world.is_handed_out) world.retired = old;
+    world.is_handed_out = hands_out;
+    pthread_mutex_unlock(&world.lock);
+}
+
+int world_regroup(const tutti_regroup_opts *opts, tutti_group **next)
+{
+    struct tutti_group *old = NULL, *made = NULL;
+    int status = begin_regroup(&old);
+    if (status != TUTTI_OK) return status;
+    status = regroup_group(old, opts->world_size, group_timeout(old, opts->timeout_ms), &made);
+    if (status == TUTTI_OK) replace_default(old, made, next != NULL);
+    if (status == TUTTI_OK && next != NULL) *next = made;
+    pthread_mutex_lock(&world.lock);
+    world.ending = false;
+    pthread_mutex_unlock(&world.lock);
+    return status;
 }

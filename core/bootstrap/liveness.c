@@ -91,6 +91,16 @@ int liveness_ended(const char *name)
     return ended_here(name, scope, true);
 }
 
+bool liveness_is_running(const char *name)
+{
+    char scope[SCOPE_MAX];
+    int used = 0;
+    read_scope(scope);
+    bool here =
+        scope[0] != '\0' && sscanf(name, "%*d %*u %n", &used) == 0 && used > 0 && strcmp(name + used, scope) == 0;
+    return here && ended_here(name, scope, true) == 0;
+}
+
 /* ---- reports of lost ranks ---------------------------------------------------------------------------------- */
 
 static atomic_bool trusts_launcher;

@@ -33,6 +33,9 @@ void liveness_name(char name[LIVENESS_NAME_MAX]);
 /* Returns the id of the named process if it belongs to this scope and has ended, else 0. */
 int liveness_ended(const char *name);
 
+/* True if the named process belongs to this scope and has not ended. */
+bool liveness_is_running(const char *name);
+
 /* Appends this process to the list under key. */
 int liveness_append(tutti_store *store, const char *key, int rank);
 

@@ -80,21 +80,25 @@ static int read_spec(const struct rendezvous_args *args, struct rendezvous_spec 
  * create and destroy their worlds in the same order, so all have the same number. */
 static atomic_int n_worlds;
 
-/* Replaces *store by a prefix of the launcher's store that no earlier world of the job has used.  Deletes the keys of
- * the world before the last one: all ranks had to leave it in order to register in the last one. */
-static int use_unused_prefix(int rank, tutti_store **store)
+/* The key in the launcher's store that holds the number of worlds before this one, for newcomers. */
+#define WORLDS "tutti/worlds"
+
+/* Makes out->store a prefix of the launcher's store that no earlier world of the job has used.  Deletes the keys of the
+ * world before the last one: all ranks had to leave it in order to register in the last one. */
+static int use_unused_prefix(const struct rendezvous_spec *spec, struct rendezvous *out)
 {
     char prefix[32];
-    tutti_store *whole = *store;
-    int before = atomic_load(&n_worlds);
-    if (before == 0) return TUTTI_OK;
+    int before = atomic_load(&n_worlds), status = TUTTI_OK;
+    if (before == 0) {
+        out->store = store_retain(out->launcher);
+        return TUTTI_OK;
+    }
     snprintf(prefix, sizeof prefix, "again/%d/", before - 2);
-    if (rank == 0 && before > 2) store_clear(whole, prefix);
+    if (spec->rank == 0 && before > 2) store_clear(out->launcher, prefix);
+    snprintf(prefix, sizeof prefix, "%d", before);
+    if (spec->rank == 0) status = tutti_store_set(out->launcher, WORLDS, prefix, strlen(prefix));
     snprintf(prefix, sizeof prefix, "again/%d", before);
-    int status = tutti_store_prefix(whole, prefix, store);
-    if (status != TUTTI_OK) *store = NULL;
-    tutti_store_free(whole);
-    return status;
+    return status == TUTTI_OK ? tutti_store_prefix(out->launcher, prefix, &out->store) : status;
 }
 
 /* Opens the part of the job's redis store that belongs to this world.  The server outlives the job's worlds, and a
@@ -112,19 +116,20 @@ static int open_redis(const struct rendezvous_spec *spec, const tutti_store_opts
 }
 
 static int open_store(const struct rendezvous_args *args, struct rendezvous_spec *spec, int64_t timeout_ms,
-                      tutti_store **store)
+                      struct rendezvous *out)
 {
+    tutti_store **store = spec->launcher_hosts_store ? &out->launcher : &out->store;
     tutti_store_opts opts = {.timeout_ms = timeout_ms,
                              .server = spec->rank == 0 && !spec->launcher_hosts_store,
                              .world_size = spec->world_size > 0 ? spec->world_size : 0};
     if (args->store != NULL) {
-        *store = store_retain(args->store);
+        out->store = store_retain(args->store);
         return TUTTI_OK;
     }
     if (spec->via_launcher) return launcher_open(spec, timeout_ms, store);
     if (spec->kind == RENDEZVOUS_TCP) {
         int status = tutti_store_tcp(spec->host, spec->port, &opts, store);
-        if (status == TUTTI_OK && spec->launcher_hosts_store) status = use_unused_prefix(spec->rank, store);
+        if (status == TUTTI_OK && spec->launcher_hosts_store) status = use_unused_prefix(spec, out);
         return status == TUTTI_ERR_STORE && !opts.server
                    ? error_prefix(status, "%s store cannot be reached",
                                   spec->launcher_hosts_store ? "the launcher's" : "rank 0's")
@@ -196,14 +201,24 @@ static bool store_was_ending(const struct rendezvous_args *args, const struct re
     return left || !settled || checked == TUTTI_ERR_STORE;
 }
 
+static void drop_stores(struct rendezvous *out)
+{
+    tutti_store_free(out->store);
+    tutti_store_free(out->launcher);
+    out->store = out->launcher = NULL;
+}
+
 static int try_once(const struct rendezvous_args *args, struct rendezvous_spec *spec, int64_t open_ms,
                     int64_t timeout_ms, struct rendezvous *out, bool *again)
 {
     int64_t begun = clock_now_ns();
     bool in_use = false;
-    int status = open_store(args, spec, open_ms, &out->store);
+    int status = open_store(args, spec, open_ms, out);
     *again = false;
-    if (status != TUTTI_OK) return status;
+    if (status != TUTTI_OK) {
+        drop_stores(out);
+        return status;
+    }
     int64_t left = timeout_ms == TUTTI_INFINITE ? timeout_ms : timeout_ms - (clock_now_ns() - begun) / 1000000;
     status = register_all(args, spec, left < 1 ? 1 : left, out, &in_use);
     if (status == TUTTI_OK && (spec->launcher_hosts_store || spec->kind == RENDEZVOUS_REDIS))
@@ -216,18 +231,18 @@ static int try_once(const struct rendezvous_args *args, struct rendezvous_spec *
     snprintf(text, sizeof text, "%s", error_text());
     tutti_store_linger(out->store, RENDEZVOUS_LINGER_MS); /* the other ranks must read the reason too */
     error_set(status, "%s", text);
-    tutti_store_free(out->store);
-    out->store = NULL;
+    drop_stores(out);
     return status;
 }
 
 /* Trusts the launcher's reports of ended ranks only if the ranks have the numbers that it gave them. */
-static void check_launcher_ranks(const struct rendezvous_spec *spec)
+static bool check_launcher_ranks(const struct rendezvous_spec *spec)
 {
     int64_t rank = -1, size = -1;
     bool set = spec->launcher_hosts_store && env_int("RANK", -1, 0, INT32_MAX, &rank) == TUTTI_OK &&
                env_int("WORLD_SIZE", -1, 1, INT32_MAX, &size) == TUTTI_OK;
     liveness_trust_launcher(set && rank == spec->rank && size == spec->world_size);
+    return set && rank == spec->rank && size == spec->world_size;
 }
 
 /* Returns the timeout of a retry.  It is short after a lost connection, because the next store starts soon or not at
@@ -250,7 +265,7 @@ int rendezvous_join(const struct rendezvous_args *args, struct rendezvous *out)
     int64_t deadline_ns = clock_deadline_ns(timeout_ms), again_ns = clock_deadline_ns(RENDEZVOUS_ENDING_MS);
     bool again = false;
     int status = read_spec(args, spec);
-    if (status == TUTTI_OK) check_launcher_ranks(spec);
+    if (status == TUTTI_OK) out->launcher_ranks = check_launcher_ranks(spec);
     if (status == TUTTI_OK) status = try_once(args, spec, timeout_ms, timeout_ms, out, &again);
     while (again && clock_now_ns() < deadline_ns && clock_now_ns() < again_ns) {
         usleep(RENDEZVOUS_PAUSE_MS * 1000);
@@ -275,13 +290,84 @@ static void clear_store(const struct rendezvous *rendezvous)
     if (status != TUTTI_OK) error_set(status, "%s", text);
 }
 
+/* ---- newcomers -------------------------------------------------------------------------------------------------- */
+
+/* Reads a number at the start of a text in the store; fallback if there is none. */
+static int read_stored(tutti_store *store, const char *key, int fallback, int *number)
+{
+    char text[64];
+    size_t bytes = 0;
+    *number = fallback;
+    int status = tutti_store_get(store, key, text, sizeof text - 1, &bytes, 0);
+    if (status != TUTTI_OK) return status == TUTTI_ERR_TIMEOUT ? TUTTI_OK : status;
+    text[bytes] = '\0';
+    long value = strtol(text, NULL, 10);
+    *number = value > 0 && value <= INT32_MAX ? (int)value : fallback;
+    return TUTTI_OK;
+}
+
+/* Uses the part of the launcher's store that the job's present world uses. */
+static int find_present_world(struct rendezvous *out)
+{
+    int before = 0;
+    char prefix[32];
+    int status = read_stored(out->launcher, WORLDS, 0, &before);
+    if (status != TUTTI_OK) return status;
+    atomic_store(&n_worlds, before + 1);
+    tutti_store_free(out->store);
+    out->store = before == 0 ? store_retain(out->launcher) : NULL;
+    snprintf(prefix, sizeof prefix, "again/%d", before);
+    return before == 0 ? TUTTI_OK : tutti_store_prefix(out->launcher, prefix, &out->store);
+}
+
+static int open_late(const struct rendezvous_args *args, struct rendezvous_spec *spec, int64_t timeout_ms,
+                     struct rendezvous *out)
+{
+    int status = args->store == NULL ? read_spec(args, spec) : TUTTI_OK;
+    if (status != TUTTI_OK) return status;
+    if (spec->via_launcher)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                         "a newcomer cannot find the store through this launcher; use one that hosts the store, such "
+                         "as tutti-run, or pass init_method or a store");
+    if (args->store == NULL && spec->kind == RENDEZVOUS_ALONE)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                         "a newcomer needs the address of the job's store; set MASTER_ADDR, MASTER_PORT, RANK and "
+                         "WORLD_SIZE, or pass init_method or a store");
+    spec->rank = spec->rank == 0 ? 1 : spec->rank; /* a newcomer serves no store */
+    status = open_store(args, spec, timeout_ms, out);
+    if (status == TUTTI_OK && out->launcher != NULL) status = find_present_world(out);
+    if (status == TUTTI_OK) status = read_stored(out->store, "tutti/world/size", -1, &out->world_size);
+    if (status != TUTTI_OK) return status;
+    out->launcher_ranks = spec->launcher_hosts_store;
+    out->local_rank = spec->local_rank;
+    out->local_world_size = spec->local_world_size;
+    out->node_rank = spec->node_rank;
+    strcpy(out->address, spec->host);
+    out->port = spec->port;
+    out->rank0_hosts = spec->kind == RENDEZVOUS_TCP && !spec->launcher_hosts_store;
+    return TUTTI_OK;
+}
+
+int rendezvous_join_late(const struct rendezvous_args *args, struct rendezvous *out)
+{
+    int64_t timeout_ms = args->timeout_ms > 0 ? args->timeout_ms : STORE_DEFAULT_TIMEOUT_MS;
+    *out = (struct rendezvous){.rank = -1, .world_size = -1, .local_rank = -1, .local_world_size = -1, .node_rank = -1};
+    struct rendezvous_spec *spec = calloc(1, sizeof *spec);
+    if (spec == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "rendezvous: out of memory for %zu bytes", sizeof *spec);
+    spec->rank = spec->world_size = spec->local_rank = spec->local_world_size = spec->node_rank = -1;
+    int status = open_late(args, spec, timeout_ms, out);
+    if (status != TUTTI_OK) drop_stores(out);
+    free(spec);
+    return status;
+}
+
 void rendezvous_leave(struct rendezvous *rendezvous)
 {
     if (rendezvous->remove != NULL)
         unlink(rendezvous->remove); /* the other ranks have it open, and the next run must not find it */
     free(rendezvous->remove);
     if (rendezvous->clears) clear_store(rendezvous);
-    tutti_store_free(rendezvous->store);
+    drop_stores(rendezvous);
     *rendezvous =
         (struct rendezvous){.rank = -1, .world_size = -1, .local_rank = -1, .local_world_size = -1, .node_rank = -1};
 }

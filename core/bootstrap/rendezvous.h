@@ -17,6 +17,8 @@ struct rendezvous_args {
 
 struct rendezvous {
     tutti_store *store; /* the store in which the ranks registered; keys outside the prefix are free for other uses */
+    tutti_store *launcher; /* the whole of the launcher's store, of which `store` may be a part; NULL: there is none */
+    bool launcher_ranks;   /* the ranks have the numbers that the launcher gave them */
     int rank, world_size;
     int local_rank, local_world_size, node_rank; /* -1 if the launcher did not set them */
     char address[RENDEZVOUS_HOST_MAX];           /* address of the tcp store; "" otherwise */
@@ -33,6 +35,10 @@ struct rendezvous {
  *   TIMEOUT           "joined 2 of 3, missing 1"
  *   STORE, AUTH       errors of the store */
 int rendezvous_join(const struct rendezvous_args *args, struct rendezvous *out);
+
+/* Opens the store of a job that is under way, for a newcomer.  Sets world_size to the number of ranks with which the
+ * job began, or -1 if it is unknown; the newcomer has no rank yet.  Errors: as above. */
+int rendezvous_join_late(const struct rendezvous_args *args, struct rendezvous *out);
 
 /* Releases the store, and with it the server that rank 0 may run.  *rendezvous may be zeroed. */
 void rendezvous_leave(struct rendezvous *rendezvous);

@@ -165,6 +165,18 @@ void health_describe_mismatch(const struct tutti_group *group, int peer, uint64_
              group->global_ranks[group->rank], b);
 }
 
+void health_probe(struct tutti_group *group, int peer)
+{
+    struct control_message message = {.type = CONTROL_ASK};
+    if (stragglers_record_question(group->health->stragglers, peer, clock_now_ns()))
+        control_channel_send(group, peer, &message);
+}
+
+void health_receive_failure(struct tutti_group *group, int peer)
+{
+    stragglers_record_life(group->health->stragglers, peer, clock_now_ns());
+}
+
 /* ---- answering --------------------------------------------------------------------------------------------- */
 
 /* Returns the first send or receive that this rank waits in, or 0.  Searches only the oldest works, because there are

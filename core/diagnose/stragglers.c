@@ -84,6 +84,23 @@ void stragglers_record_departure(struct stragglers *stragglers, int peer)
     stragglers->peer[peer].unanswered_ns = 0;
 }
 
+bool stragglers_has_left(const struct stragglers *stragglers, int peer)
+{
+    return stragglers->peer[peer].left;
+}
+
+int64_t stragglers_silent_ms(const struct stragglers *stragglers, int peer, int64_t now)
+{
+    int64_t since = stragglers->peer[peer].unanswered_ns;
+    return since != 0 ? ms_since(since, now) : 0;
+}
+
+void stragglers_record_life(struct stragglers *stragglers, int peer, int64_t now)
+{
+    stragglers->peer[peer].answered_ns = now;
+    stragglers->peer[peer].unanswered_ns = 0;
+}
+
 bool stragglers_any_left(const struct stragglers *stragglers)
 {
     return stragglers->any_left;

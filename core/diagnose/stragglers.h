@@ -27,6 +27,15 @@ void stragglers_record_answer(struct stragglers *stragglers, int peer, const str
 /* Records that a peer has destroyed the group. */
 void stragglers_record_departure(struct stragglers *stragglers, int peer);
 
+/* Records that a peer has sent something else than an answer. */
+void stragglers_record_life(struct stragglers *stragglers, int peer, int64_t now);
+
+/* Returns the time since the first question that a peer has not answered, or 0 if it has answered all. */
+int64_t stragglers_silent_ms(const struct stragglers *stragglers, int peer, int64_t now);
+
+/* True if this peer has destroyed the group. */
+bool stragglers_has_left(const struct stragglers *stragglers, int peer);
+
 /* True if any peer has destroyed the group. */
 bool stragglers_any_left(const struct stragglers *stragglers);
 

@@ -11,6 +11,7 @@
 #include "group/creation_wire.h"
 #include "group/failure_broadcast.h"
 #include "group/group_fail.h"
+#include "group/losses.h"
 #include "op/control_message.h"
 #include "progress/work.h"
 
@@ -30,6 +31,7 @@ static void handle_message(struct engine_event *event)
     struct tutti_group *group = received->group;
     const struct control_message *message = &received->message;
     char text[512];
+    if (message->type == CONTROL_FAILED) health_receive_failure(group, received->peer);
     if (message->type == CONTROL_ASK) {
         if (group->failed)
             health_send_failure(group); /* the peer missed the first message */
@@ -101,6 +103,7 @@ static void handle_lost(struct engine_event *event)
     struct tutti_group *root = lost->first->root, *group;
     char text[300];
     snprintf(text, sizeof text, "rank %d is lost: %s", lost->peer, lost->why);
+    if (lost->first == root || !lost->left) losses_add(root, lost->peer, lost->left, lost->why);
     if (lost->first == root || !lost->left) root->lost[lost->peer] = true;
     if (lost->first == root) creation_peer_lost(root, lost->peer, lost->left, text);
     TAILQ_FOREACH(group, &root->tree, tree_link)

@@ -23,9 +23,11 @@
 #include "group/creation.h"
 #include "group/creation_state.h"
 #include "group/drain.h"
+#include "group/generation.h"
 #include "group/group_args.h"
 #include "group/group_fail.h"
 #include "group/group_id.h"
+#include "group/losses.h"
 #include "group/processes.h"
 #include "group/tool_view.h"
 #include "group/topology.h"
@@ -106,6 +108,8 @@ static void free_group(struct tutti_group *group)
     free(group->failed_text);
     free(group->lost_text);
     free(group->reported_text);
+    generation_free(group->generation);
+    losses_free(group);
     free(group);
     if (engine != NULL) engine_drop(engine);
 }
@@ -181,6 +185,7 @@ static int make_store(struct tutti_group *group, const struct group_args *args)
 static int fill(struct tutti_group *group, const struct group_args *args)
 {
     group->references = 1;
+    group->generation = args->generation;
     TAILQ_INIT(&group->tree);
     TAILQ_INIT(&group->works);
     group->names = *args->names;
@@ -320,7 +325,10 @@ int group_open(const struct group_args *args, struct tutti_group **out)
 {
     struct tutti_group *group = calloc(1, sizeof *group);
     bool pends = false;
-    if (group == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "out of memory for group %s", args->name);
+    if (group == NULL) {
+        generation_free(args->generation);
+        return error_set(TUTTI_ERR_NO_MEMORY, "out of memory for group %s", args->name);
+    }
     if (args->parent == NULL && args->size > 1) {
         limits_raise(args->size);
         group->limit_ranks = args->size;
@@ -432,9 +440,8 @@ static void leave_tree(struct tutti_group *origin)
     }
 }
 
-void group_close(struct tutti_group *group, int64_t delivery_ms)
+void group_end(struct tutti_group *group, int64_t delivery_ms)
 {
-    if (group->engine != NULL && engine_is_forked(group->engine)) return; /* everything belongs to the parent */
     struct tutti_group *other = NULL;
     visit_to_close(group, wait_until_ended, clock_deadline_ns(CLOSE_WAIT_MS));
     visit_to_close(group, fail_late, 0);
@@ -449,5 +456,11 @@ void group_close(struct tutti_group *group, int64_t delivery_ms)
     engine_lock(group->engine);
     if (group == group->origin) leave_tree(group);
     engine_unlock(group->engine);
+}
+
+void group_close(struct tutti_group *group, int64_t delivery_ms)
+{
+    if (engine_is_forked(group->engine)) return; /* everything belongs to the parent */
+    group_end(group, delivery_ms);
     group_drop(group);
 }

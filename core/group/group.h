@@ -21,7 +21,9 @@ int group_open_non_member(struct tutti_group *parent, const char *name, struct t
 uint64_t group_count_use(struct tutti_group *parent, uint64_t hash);
 
 /* Ends the group's operations (waiting up to 2 s) and waits up to delivery_ms until peers have received what was sent
- * (TUTTI_DEFAULT_TIMEOUT: the group's timeout).  Then closes the backends and drops the handle's reference. */
+ * (TUTTI_DEFAULT_TIMEOUT: the group's timeout).  Then closes the backends.  group_close also drops the handle's
+ * reference. */
+void group_end(struct tutti_group *group, int64_t delivery_ms);
 void group_close(struct tutti_group *group, int64_t delivery_ms);
 
 /* Keeps the group's memory until group_drop, even if another thread closes it.  group_drop must be called without the

@@ -9,6 +9,7 @@
 
 struct backend_spec;
 struct engine_hooks;
+struct generation;
 struct tutti_group;
 
 struct group_args {
@@ -35,7 +36,8 @@ struct group_args {
     int64_t open_timeout_ms; /* for each wait for other ranks while the group is made; 0: timeout_ms */
     tutti_device device;
     bool high_priority;
-    const char *algorithm; /* NULL: the root's applies */
+    const char *algorithm;         /* NULL: the root's applies */
+    struct generation *generation; /* made by regroup: the group frees it, even if it cannot be opened; else NULL */
 };
 
 #endif

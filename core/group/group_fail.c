@@ -167,23 +167,30 @@ void group_fail(struct tutti_group *group, int status, const char *text, bool pr
     fail_group(group, status, text, propagate, false);
 }
 
-static void fail_all(struct tutti_group *first, int status, const char *text)
+/* Fails the groups of the tree that descend from origin, or all if it is NULL. */
+static void fail_all(struct tutti_group *first, const struct tutti_group *origin, int status, const char *text)
 {
     struct tutti_group *group;
     TAILQ_FOREACH(group, &first->tree, tree_link)
     {
+        if (origin != NULL && group->origin != origin) continue;
         if (group->rank >= 0 && !group->failed && !group->shut) group_fail(group, status, text, true);
     }
 }
 
+void group_fail_descendants(struct tutti_group *origin, int status, const char *text)
+{
+    if (origin->root != NULL) fail_all(origin->root, origin, status, text);
+}
+
 void group_fail_disowned(struct tutti_group *first)
 {
-    fail_all(first, TUTTI_ERR_SYSTEM, "");
+    fail_all(first, NULL, TUTTI_ERR_SYSTEM, "");
 }
 
 void group_fail_starved(struct tutti_group *first)
 {
     char text[80];
     snprintf(text, sizeof text, "rank %d is out of memory for a control message", first->global_ranks[first->rank]);
-    fail_all(first, TUTTI_ERR_NO_MEMORY, text);
+    fail_all(first, NULL, TUTTI_ERR_NO_MEMORY, text);
 }

@@ -11,6 +11,9 @@ struct tutti_group;
  * the failure is sent to the other ranks.  Lock held. */
 void group_fail(struct tutti_group *group, int status, const char *text, bool propagate);
 
+/* Fails a group that was made with a store, and those made from it, on all ranks.  Lock held. */
+void group_fail_descendants(struct tutti_group *origin, int status, const char *text);
+
 /* Fails all groups of the tree, because the program has closed the engine's descriptors.  Lock held. */
 void group_fail_disowned(struct tutti_group *first);
 

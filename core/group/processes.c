@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/error.h"
+#include "group/generation.h"
 #include "state/group_state.h"
 
 enum { KEY = 48 };
@@ -48,5 +49,7 @@ int processes_check(struct tutti_group *group)
     list.n_members = group->world;
     status = liveness_check_list(&list, root->store, key, root->size);
     root->processes = list;
+    if (status == TUTTI_OK && root->generation != NULL && root->generation->launcher != NULL)
+        status = generation_check_launcher(root->generation);
     return group == root && status == TUTTI_ERR_PEER_LOST ? prefer_written(root, status) : status;
 }

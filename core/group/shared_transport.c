@@ -283,16 +283,20 @@ int shared_transport_open_group(const struct group_args *args, struct tutti_grou
     return status != TUTTI_OK || transport == NULL ? status : open_subgroup(args, transport, id, group);
 }
 
-void shared_transport_close_group(struct tutti_group *group, int64_t delivery_ms)
+void shared_transport_end_group(struct tutti_group *group, int64_t delivery_ms)
 {
     struct shared_transport *transport = group->transport;
-    if (transport == NULL || engine_is_forked(group->engine)) {
-        group_close(group, delivery_ms);
-        return;
-    }
     engine_lock(group->engine);
     bool failed = group->failed != TUTTI_OK;
+    group->transport = NULL;
     engine_unlock(group->engine);
-    group_close(group, delivery_ms);
-    release(transport, failed ? 0 : delivery_ms); /* after a failure, peers may not be there to receive */
+    group_end(group, delivery_ms);
+    if (transport != NULL) release(transport, failed ? 0 : delivery_ms); /* after a failure, peers may not be there */
+}
+
+void shared_transport_close_group(struct tutti_group *group, int64_t delivery_ms)
+{
+    if (engine_is_forked(group->engine)) return; /* everything belongs to the parent */
+    shared_transport_end_group(group, delivery_ms);
+    group_drop(group);
 }

@@ -16,7 +16,8 @@
 /* Opens a group with args->store; args->parent is NULL.  Returns the errors of group_open. */
 int shared_transport_open_group(const struct group_args *args, struct tutti_group **group);
 
-/* Does group_close, and closes the transport after the last group on it. */
+/* Do group_end and group_close, and closes the transport after the last group on it. */
+void shared_transport_end_group(struct tutti_group *group, int64_t delivery_ms);
 void shared_transport_close_group(struct tutti_group *group, int64_t delivery_ms);
 
 #endif

@@ -19,8 +19,10 @@
 struct coll_hosts;
 struct control_channel;
 struct engine;
+struct generation;
 struct group_use;
 struct health;
+struct loss;
 struct creation;
 struct creation_list;
 struct plan_cache;
@@ -101,6 +103,7 @@ struct tutti_group {
     uint64_t id;
     int *global_ranks;
     bool *lost;                                  /* root: global ranks whose connection has ended, from either side */
+    struct loss *losses;                         /* root: why they have ended */
     int *local_of;                               /* global rank -> rank in this group or -1; world-size entries */
     int world;                                   /* root: world size */
     int local_rank, local_world_size, node_rank; /* from the launcher; -1 if unknown */
@@ -138,6 +141,9 @@ struct tutti_group {
     bool aborted;                        /* its backends have been aborted */
     bool in_collective;                  /* set while the call of a collective checks whether the group is usable */
     bool rank0_hosts_store;              /* root: the store ends with rank 0's process */
+    struct generation *generation;       /* made by init, create_group or regroup: its members; else NULL */
+    bool wanted;                         /* ranks wait to regroup with it */
+    int64_t wanted_again_ns;             /* time of the next look whether any do */
     struct failure_broadcast *broadcast; /* set while the failure is sent to all members */
     LIST_ENTRY(tutti_group) recorded;    /* the groups of this process: see recorder.c */
     atomic_bool is_recorded;             /* written under the recorder's lock */

@@ -22,6 +22,8 @@ typedef struct tutti_group tutti_group;
 typedef struct tutti_work tutti_work;
 typedef struct tutti_init_opts tutti_init_opts;
 typedef struct tutti_group_opts tutti_group_opts;
+typedef struct tutti_regroup_opts tutti_regroup_opts;
+typedef struct tutti_rank_health tutti_rank_health;
 typedef struct tutti_opts tutti_opts;
 typedef struct tutti_p2p_op tutti_p2p_op;
 typedef struct tutti_message tutti_message;
@@ -44,6 +46,11 @@ TUTTI_API int tutti_split_group_sized(int color, int key, const tutti_group_opts
                                       tutti_group **group);
 TUTTI_API int tutti_create_group_sized(const char *backend, tutti_store *store, int rank, int world_size,
                                        const tutti_group_opts *opts, size_t opts_bytes, tutti_group **group);
+TUTTI_API int tutti_regroup_sized(tutti_group *group, const tutti_regroup_opts *opts, size_t opts_bytes,
+                                  tutti_group **next);
+TUTTI_API int tutti_join_group_sized(const char *backend, tutti_store *store, const tutti_group_opts *opts,
+                                     size_t opts_bytes, tutti_group **group);
+TUTTI_API int tutti_group_health_sized(tutti_group *group, tutti_rank_health *ranks, size_t rank_bytes, int n);
 TUTTI_API int tutti_broadcast_sized(tutti_tensor tensor, int root, const tutti_opts *opts, size_t opts_bytes);
 TUTTI_API int tutti_all_reduce_sized(tutti_tensor tensor, tutti_reduce_op op, const tutti_opts *opts,
                                      size_t opts_bytes);

@@ -170,6 +170,8 @@ typedef struct tutti_init_opts {
     int64_t timeout_ms;       /* default of the group's operations; 0: 30 minutes, or 10 for CUDA tensors on nccl */
     int64_t store_timeout_ms; /* limit of the rendezvous; 0: 5 minutes */
     tutti_device device;      /* this rank's device; zero: CPU, or LOCAL_RANK's device for nccl */
+    bool newcomer; /* join a job that is under way, as TUTTI_NEWCOMER=1 says in the environment: see tutti_regroup */
+    bool reserved[7];
 } tutti_init_opts;
 
 /* Makes the default group, of all ranks.  Returns when all ranks have joined.
@@ -302,6 +304,66 @@ static inline int tutti_create_group(const char *backend, tutti_store *store, in
  * rank gets TIMEOUT too if it calls later). */
 TUTTI_API int tutti_shrink_group(tutti_group *group, tutti_group **smaller);
 
+typedef struct tutti_regroup_opts {
+    int64_t timeout_ms; /* for ranks that have not come; 0: the group's */
+    int world_size;     /* newcomers are waited for until there are so many ranks; 0: for those that a launcher has
+                           started, as tutti-run --on-failure=continue announces them */
+    int reserved;
+} tutti_regroup_opts;
+
+/* Makes a new group of the survivors of a group and of newcomers: after a failure, or to let newcomers in.  NULL means
+ * the default group; then *next becomes the default group, and next may be NULL.  The survivors come first, in their
+ * old order, so rank 0 has the state of the computation unless no rank survived.  Newcomers follow in the order of
+ * their arrival.
+ *
+ * Every survivor calls this.  The first call fails the old group, and all groups made from it, with ABORTED on all its
+ * ranks, so that they come too.  The old group is given up in any case; after success only its handle is left, which
+ * tutti_destroy_process_group frees.  That holds for a handle of the default group only if an earlier call returned it
+ * in *next.  tutti_destroy_process_group ends the newest group as it ended the first.
+ *
+ * A newcomer joins with tutti_init_process_group: TUTTI_NEWCOMER=1 is set, or opts->newcomer.  It has no rank of its
+ * own choice, and waits for the survivors up to store_timeout_ms.  In a group of tutti_create_group it calls
+ * tutti_join_group.
+ *
+ * The ranks meet in the store, so this goes on as long as the store does: see tutti-run for one that outlives rank 0.
+ * All ranks get the same members.  A rank is waited for until it comes, or its process or connection has ended, or the
+ * timeout of the first that waits has passed.  Then those who have come go on, and the late one gets ABORTED when it
+ * calls; it may destroy the group and join as a newcomer.  Newcomers are waited for in the same way, if a launcher has
+ * announced them or opts->world_size asks for them.  If a rank dies meanwhile, the others meet again.
+ *
+ * A subgroup has no newcomers: for it this is tutti_shrink_group.
+ *
+ * Errors: ABORTED (the others have gone on without this rank), STORE, INVALID_ARGUMENT (a negative timeout or
+ * world_size, not a member, next is NULL for another group than the default one, another thread makes or destroys the
+ * default group), and those of tutti_init_process_group for a group that cannot be opened; the call may be repeated. */
+static inline int tutti_regroup(tutti_group *group, const tutti_regroup_opts *opts, tutti_group **next)
+{
+    return tutti_regroup_sized(group, opts, sizeof *opts, next);
+}
+
+/* Joins a group of tutti_create_group as a newcomer, when its ranks next call tutti_regroup.  The store is the one that
+ * the group was made with, and opts are as there.  Errors: TIMEOUT (no rank of the group has called tutti_regroup
+ * within opts->timeout_ms, or 30 minutes if it is 0), and those of tutti_create_group. */
+static inline int tutti_join_group(const char *backend, tutti_store *store, const tutti_group_opts *opts,
+                                   tutti_group **group)
+{
+    return tutti_join_group_sized(backend, store, opts, sizeof *opts, group);
+}
+
+/* True if the group has failed, or if newcomers or other ranks wait to regroup.  Cheap enough for every step: it asks
+ * the store every 100 ms at most, and is false in between.  Ranks learn of it at different times, so a program that
+ * lets newcomers in agrees on the step, or calls tutti_regroup at once and takes the other ranks' ABORTED like a
+ * failure. */
+TUTTI_API bool tutti_regroup_wanted(tutti_group *group);
+
+/* Returns the rank that a rank of the group had in the group before the last tutti_regroup, or -1 if it is a newcomer,
+ * and for all ranks of a group that was not made by tutti_regroup, or from one that was. */
+TUTTI_API int tutti_get_old_rank(const tutti_group *group, int group_rank);
+
+/* Returns a number that grows with each tutti_regroup, the same on all ranks; 0 for a group of tutti_init_process_group
+ * that no rank joined as a newcomer, or of tutti_create_group. */
+TUTTI_API uint64_t tutti_get_generation(const tutti_group *group);
+
 /* Return this rank's number in the group and the number of its ranks; -1 for a non-member and before init. */
 TUTTI_API int tutti_get_rank(const tutti_group *group);
 TUTTI_API int tutti_get_world_size(const tutti_group *group);
@@ -324,6 +386,34 @@ TUTTI_API const char *tutti_get_backend(const tutti_group *group);
 
 /* Returns the device for this rank's tensors in the group: CUDA if only CUDA has a backend, else CPU. */
 TUTTI_API tutti_device tutti_get_device(const tutti_group *group);
+
+typedef enum tutti_rank_state {
+    TUTTI_RANK_ALIVE, /* as far as this rank knows */
+    TUTTI_RANK_LEFT,  /* it has destroyed the group, or ended by exit */
+    TUTTI_RANK_LOST   /* its process or its connection has ended */
+} tutti_rank_state;
+
+typedef struct tutti_rank_health {
+    int32_t state; /* a tutti_rank_state */
+    int32_t reserved;
+    int64_t silent_ms; /* time since this rank first asked it without getting an answer; 0: it has answered */
+    char why[112];     /* why it is lost or has left; else "" */
+} tutti_rank_health;
+
+/* Tells which ranks of the group are alive.  ranks has one entry for each of the n ranks of the group.  The call does
+ * not wait: it says what this rank knows, and asks all others for a sign of life, so that the next call knows more.
+ * A rank answers while it computes, within 100 ms; one that is stopped, or whose host is gone, is silent.  Works on a
+ * failed group.
+ *
+ * Without any call or traffic, a rank that is connected to another one learns of its death within a second on one host,
+ * and within 6 s between hosts (TUTTI_SILENT_MS); a group connects its ranks as they need it, or when asked by this
+ * function.  The next operation that involves the dead rank then fails, and tutti_regroup_wanted returns true.
+ *
+ * Errors: INVALID_ARGUMENT (n is not the size of the group, not a member), ABORTED (the group has been destroyed). */
+static inline int tutti_group_health(tutti_group *group, tutti_rank_health *ranks, int n)
+{
+    return tutti_group_health_sized(group, ranks, sizeof *ranks, n);
+}
 
 /* Returns the number of the host that a rank of the group runs on.  Hosts are numbered from 0 in the order of their
  * first ranks.  -1 if the backend does not know, and for a rank that is not in the group. */

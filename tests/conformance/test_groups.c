@@ -313,8 +313,9 @@ static int lost_by_many(tutti_group *group, int rank, int size, void *argument)
     tutti_group *same = NULL;
     char key[64];
     (void)argument;
-    snprintf(key, sizeof key, "shrink/%016" PRIx64 "/1/lost/0", group->id);
-    for (int i = 0; i < 2000 && rank == 0; i++) EXPECT(tutti_store_append(group->store, key, "7777 ", 5) == TUTTI_OK);
+    snprintf(key, sizeof key, "shrink/%016" PRIx64 "/1", group->id);
+    for (int i = 0; i < 2000 && rank == 0; i++)
+        EXPECT(tutti_store_append(group->store, key, "lost 7777 0\n", 12) == TUTTI_OK);
     EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
     EXPECT(tutti_shrink_group(group, &same) == TUTTI_OK);
     EXPECT(tutti_get_world_size(same) == size);

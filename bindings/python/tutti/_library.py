@@ -36,6 +36,8 @@ class InitOpts(Structure):
         ("timeout_ms", c_int64),
         ("store_timeout_ms", c_int64),
         ("device", Device),
+        ("newcomer", c_bool),
+        ("reserved", c_bool * 7),
     ]
 
 
