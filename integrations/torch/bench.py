@@ -2,7 +2,8 @@
 
     bench.py [--ranks 2,4] [--repeats N] [--ops all_reduce,..] [--ddp] [--groups]
 
-Prints the median time of each, in microseconds, and gloo / tutti.
+Prints the median time of each, in microseconds, and gloo / tutti.  Starts the ranks itself, unless RANK is set, as by
+torchrun: then it is one of them.
 """
 
 import argparse
@@ -183,6 +184,10 @@ def main():
     parser.add_argument("--ddp", action="store_true")
     parser.add_argument("--groups", action="store_true")
     arguments = parser.parse_args()
+    if "RANK" in os.environ:
+        torch.set_num_threads(1)
+        measure(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), arguments)
+        return
     for size in arguments.ranks.split(","):
         run(int(size), measure, arguments)
 
