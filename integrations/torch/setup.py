@@ -33,7 +33,7 @@ setup(
         CppExtension(
             "tutti_torch._C",
             [f"csrc/{name}.cc" for name in ("backend", "convert", "module", "sparse", "store", "work")],
-            extra_compile_args=["-std=c++20", "-O2", "-Wall", *pkg_config("--cflags")],
+            extra_compile_args=["-std=c++20", "-O2", "-g0", "-Wall", *pkg_config("--cflags")],
             extra_link_args=[*pkg_config("--libs"), f"-Wl,-rpath,{libdir}"],
         )
     ],
