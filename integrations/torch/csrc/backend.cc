@@ -4,6 +4,7 @@
 #include "work.h"
 
 #include <Python.h>
+#include <torch/version.h>
 
 #include <algorithm>
 #include <utility>
@@ -31,6 +32,12 @@ class WithoutPython
   private:
     PyThreadState *state_;
 };
+
+#if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 14
+constexpr c10d::OpType ALL_GATHER_COALESCED = c10d::OpType::COALESCED; // it has no type of its own
+#else
+constexpr c10d::OpType ALL_GATHER_COALESCED = c10d::OpType::ALLGATHER_INTO_TENSOR_COALESCED;
+#endif
 
 // Operations that a thread coalesces, and their tensors.
 struct Coalesced {
@@ -282,8 +289,7 @@ c10::intrusive_ptr<c10d::Work> Backend::allgather_into_tensor_coalesced(std::vec
     TORCH_CHECK_VALUE(in.size() == out.size(), "tutti: all_gather_into_tensor_coalesced has ", in.size(),
                       " inputs and ", out.size(), " outputs");
     return run_coalesced(
-        {c10d::OpType::ALLGATHER_INTO_TENSOR_COALESCED, "tutti:all_gather_into_tensor_coalesced", inputs, outputs,
-         opts.timeout, opts.asyncOp},
+        {ALL_GATHER_COALESCED, "tutti:all_gather_into_tensor_coalesced", inputs, outputs, opts.timeout, opts.asyncOp},
         in.size(), [&](const tutti_opts &o, size_t i) { return tutti_all_gather_into_tensor(out[i], in[i], &o); });
 }
 
