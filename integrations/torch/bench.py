@@ -1,8 +1,10 @@
 """Times the backends tutti and gloo, interleaved, in the same processes.
 
-    bench.py [--ranks 2,4] [--repeats N] [--ops all_reduce,..] [--ddp] [--groups]
+    bench.py [--ranks 2,4] [--repeats N] [--ops all_reduce,..] [--sizes BYTES,..] [--groups]
+             [--ddp [--parameters N,..]]
 
-Prints the median time of each, in microseconds, and gloo / tutti.
+Prints the median time of each, in microseconds, and gloo / tutti.  Starts the ranks itself, unless RANK is set, as by
+torchrun: then it is one of them.
 """
 
 import argparse
@@ -162,11 +164,11 @@ def measure(rank, size, arguments):
     for op in OPS:
         if arguments.ops and op.__name__ not in arguments.ops.split(","):
             continue
-        for bytes in [4] if op is barrier else SIZES:
+        for bytes in [4] if op is barrier else arguments.sizes:
             times = compare(rank, lambda g: op(bytes // 4, size, g), arguments.repeats, 0.1, groups)
             show(rank, size, f"{op.__name__} {bytes}", times)
     if arguments.ddp:
-        for parameters in PARAMETERS:
+        for parameters in arguments.parameters:
             times = compare(rank, lambda g: ddp_step(parameters, g), arguments.repeats, 0.5, groups)
             show(rank, size, f"DDP step of {parameters} parameters", times)
     if arguments.groups:
@@ -175,14 +177,24 @@ def measure(rank, size, arguments):
     dist.destroy_process_group()
 
 
+def to_numbers(text):
+    return [int(number) for number in text.split(",")]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", default="2,4")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--ops", default="")
+    parser.add_argument("--sizes", type=to_numbers, default=SIZES)
+    parser.add_argument("--parameters", type=to_numbers, default=PARAMETERS)
     parser.add_argument("--ddp", action="store_true")
     parser.add_argument("--groups", action="store_true")
     arguments = parser.parse_args()
+    if "RANK" in os.environ:
+        torch.set_num_threads(1)
+        measure(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), arguments)
+        return
     for size in arguments.ranks.split(","):
         run(int(size), measure, arguments)
 

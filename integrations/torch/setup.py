@@ -1,9 +1,11 @@
 """Builds tutti_torch against an installed libtutti, which pkg-config finds (PKG_CONFIG_PATH)."""
 
+import runpy
 import shlex
 import subprocess
 import sys
 
+import torch
 from setuptools import setup
 from torch.utils.cpp_extension import BuildExtension, CppExtension
 
@@ -21,13 +23,17 @@ def pkg_config(*arguments):
     return shlex.split(found.stdout)
 
 
+try:
+    runpy.run_path("tutti_torch/torch_range.py")["check"](torch.__version__)
+except ImportError as error:
+    sys.exit(str(error))
 libdir = pkg_config("--variable=libdir")[0]
 setup(
     ext_modules=[
         CppExtension(
             "tutti_torch._C",
-            [f"csrc/{name}.cc" for name in ("backend", "convert", "module", "store", "work")],
-            extra_compile_args=["-std=c++20", "-O2", "-Wall", *pkg_config("--cflags")],
+            [f"csrc/{name}.cc" for name in ("backend", "convert", "module", "sparse", "store", "work")],
+            extra_compile_args=["-std=c++20", "-O2", "-g0", "-Wall", *pkg_config("--cflags")],
             extra_link_args=[*pkg_config("--libs"), f"-Wl,-rpath,{libdir}"],
         )
     ],

@@ -137,6 +137,39 @@ static void test_takes_the_fastest(void **state)
     ends_open_and_run(end, run_alike);
 }
 
+/* Large asynchronous operations of ranks without spare cores: direct after the first span, though it is not fastest. */
+static void *run_beside(void *argument)
+{
+    enum { NUMEL = BESIDE_MIN / 8, CALLS = 40 };
+    static int64_t both[2][NUMEL];
+    struct end *end = argument;
+    struct coll_segment coll;
+    struct coll_list running = LIST_HEAD_INITIALIZER(running);
+    tutti_host timed = ends_host;
+    int rank = end->shm.local_rank, span = choice_short_span(BESIDE_MIN);
+    if (rank == 0) timed.now_ns = made_up_ns, timed.reduce_many = reduce_in_time;
+    end->shm.config.host = &timed;
+    open_one(end, &coll);
+    if (rank == 0) current = &coll.classes[TUTTI_ALL_REDUCE * CHOICE_CLASSES + choice_class(BESIDE_MIN)];
+    if (rank == 0) fastest = COLL_WAY(COLL_PIPELINED, 0);
+    for (int call = 0; call < CALLS && end->lost == 0; call++) {
+        tutti_tensor tensor = {both[rank], NUMEL, TUTTI_INT64, {TUTTI_CPU, 0}};
+        tutti_op op = make_op(&coll, TUTTI_ALL_REDUCE, 0, &tensor);
+        op.async = true;
+        end->wrong += ends_run_op(end, &coll, &running, &op, (uint64_t)call + 1) != 1;
+        end->wrong += (SLIST_FIRST(&coll.spare)->path == COLL_DIRECT) != (call >= span);
+    }
+    coll_close(&coll);
+    return NULL;
+}
+
+static void test_leaves_cores(void **state)
+{
+    struct end end[2];
+    (void)state;
+    ends_open_and_run(end, run_beside);
+}
+
 enum { SMALL = 600 }; /* an eager broadcast, in which the root runs ahead */
 
 struct side {
@@ -227,9 +260,8 @@ static void test_a_faulty_word(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_both_take_the_same_way),
-        cmocka_unit_test(test_takes_the_fastest),
-        cmocka_unit_test(test_waits_for_the_word),
+        cmocka_unit_test(test_both_take_the_same_way), cmocka_unit_test(test_takes_the_fastest),
+        cmocka_unit_test(test_leaves_cores),           cmocka_unit_test(test_waits_for_the_word),
         cmocka_unit_test(test_a_faulty_word),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

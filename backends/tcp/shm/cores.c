@@ -47,3 +47,16 @@ bool shm_have_cores(const struct shm *shm, const bool *present)
     }
     return true;
 }
+
+bool shm_have_spare_cores(const struct shm *shm)
+{
+    int n_ranks = 0;
+    cpu_set_t all;
+    CPU_ZERO(&all);
+    for (int local_rank = 0; local_rank < shm->n; local_rank++) {
+        if (local_rank != shm->local_rank && shm->peer[local_rank].lost) continue;
+        CPU_OR(&all, &all, &shm_rank_at(shm, local_rank)->cores);
+        n_ranks++;
+    }
+    return CPU_COUNT(&all) >= 2 * n_ranks;
+}

@@ -4,6 +4,7 @@
 #include "work.h"
 
 #include <Python.h>
+#include <torch/version.h>
 
 #include <algorithm>
 #include <utility>
@@ -31,6 +32,12 @@ class WithoutPython
   private:
     PyThreadState *state_;
 };
+
+#if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 14
+constexpr c10d::OpType ALL_GATHER_COALESCED = c10d::OpType::COALESCED; // it has no type of its own
+#else
+constexpr c10d::OpType ALL_GATHER_COALESCED = c10d::OpType::ALLGATHER_INTO_TENSOR_COALESCED;
+#endif
 
 // Operations that a thread coalesces, and their tensors.
 struct Coalesced {
@@ -82,7 +89,7 @@ struct Backend::Call {
 // ---- group ----------------------------------------------------------------------------------------------------------
 
 Backend::Backend(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size, c10::intrusive_ptr<Options> options)
-    : c10d::Backend(rank, size), options_(std::move(options))
+    : c10d::Backend(rank, size), options_(std::move(options)), sparse_(rank, size)
 {
     WithoutPython unlocked;
     store_ = wrap_store(store, options_->timeout);
@@ -103,7 +110,9 @@ void Backend::shutdown()
 {
     if (group_ == nullptr) return;
     WithoutPython unlocked;
-    tutti_destroy_process_group(group_);
+    if (!sparse_.await_all(std::chrono::seconds(2)))
+        tutti_abort(group_, "it was destroyed during all_reduce of a sparse tensor");
+    if (sparse_.await_all(std::chrono::seconds(10))) tutti_destroy_process_group(group_); // else a thread uses it
     group_ = nullptr;
     store_.reset();
 }
@@ -210,41 +219,17 @@ c10::intrusive_ptr<c10d::Work> Backend::allreduce_coalesced(std::vector<at::Tens
         });
 }
 
-// Gathers everybody's indices and values, then sums them here.  Blocks.
 c10::intrusive_ptr<c10d::Work> Backend::allreduce_sparse(std::vector<at::Tensor> &tensors,
                                                          const c10d::AllreduceOptions &opts)
 {
     const at::Tensor &tensor = only("all_reduce", tensors);
+    TORCH_CHECK_WITH(DistBackendError, group_ != nullptr, "tutti: the process group has been destroyed");
     TORCH_CHECK_VALUE(tensor.is_sparse() && tensor.device().is_cpu(),
                       "tutti: all_reduce of sparse tensors takes COO tensors on the CPU");
     TORCH_CHECK_VALUE(opts.reduceOp == c10d::ReduceOp::SUM, "tutti: all_reduce of sparse tensors only sums");
-    at::Tensor own = tensor.coalesce(), indices = own.indices().contiguous(), values = own.values().contiguous();
-    at::Tensor counts = at::zeros({size_}, at::kLong), count = at::full({1}, own._nnz(), at::kLong);
-    std::vector<at::Tensor> all_indices, all_values;
-    auto gather_one = [&](const std::vector<at::Tensor> &out, const at::Tensor &in) {
-        WithoutPython unlocked;
-        tutti_opts o = options_of(opts.timeout);
-        std::vector<tutti_tensor> parts = to_tensors(out);
-        check(tutti_all_gather(parts.data(), size_, to_tensor(in), &o));
-    };
-    {
-        WithoutPython unlocked;
-        tutti_opts o = options_of(opts.timeout);
-        check(tutti_all_gather_into_tensor(to_tensor(counts), to_tensor(count), &o));
-    }
-    for (int rank = 0; rank < size_; rank++) {
-        int64_t n = counts[rank].item<int64_t>();
-        std::vector<int64_t> sizes = values.sizes().vec();
-        sizes[0] = n;
-        all_indices.push_back(at::empty({indices.size(0), n}, indices.options()));
-        all_values.push_back(at::empty(sizes, values.options()));
-    }
-    gather_one(all_indices, indices);
-    gather_one(all_values, values);
-    at::Tensor sum = at::sparse_coo_tensor(at::cat(all_indices, 1), at::cat(all_values, 0), tensor.sizes()).coalesce();
-    tensors[0].copy_(sum);
-    return c10::make_intrusive<Work>(this, rank_, c10d::OpType::_ALLREDUCE_SPARSE, "tutti:all_reduce_sparse", nullptr,
-                                     tensors, tensors, opts.timeout);
+    TORCH_CHECK_VALUE(find_coalesced(this) == nullptr, "tutti: all_reduce of sparse tensors cannot be coalesced");
+    WithoutPython unlocked;
+    return sparse_.start(tensor, options_of(opts.timeout));
 }
 
 c10::intrusive_ptr<c10d::Work> Backend::reduce(std::vector<at::Tensor> &tensors, const c10d::ReduceOptions &opts)
@@ -304,8 +289,7 @@ c10::intrusive_ptr<c10d::Work> Backend::allgather_into_tensor_coalesced(std::vec
     TORCH_CHECK_VALUE(in.size() == out.size(), "tutti: all_gather_into_tensor_coalesced has ", in.size(),
                       " inputs and ", out.size(), " outputs");
     return run_coalesced(
-        {c10d::OpType::ALLGATHER_INTO_TENSOR_COALESCED, "tutti:all_gather_into_tensor_coalesced", inputs, outputs,
-         opts.timeout, opts.asyncOp},
+        {ALL_GATHER_COALESCED, "tutti:all_gather_into_tensor_coalesced", inputs, outputs, opts.timeout, opts.asyncOp},
         in.size(), [&](const tutti_opts &o, size_t i) { return tutti_all_gather_into_tensor(out[i], in[i], &o); });
 }
 

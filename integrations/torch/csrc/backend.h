@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "sparse.h"
 #include "store.h"
 
 namespace tutti_torch
@@ -133,6 +134,7 @@ class Backend : public c10d::Backend
     c10::intrusive_ptr<Options> options_;
     StoreHandle store_; // outlives group_
     tutti_group *group_ = nullptr;
+    SparseReductions sparse_;
 };
 
 } // namespace tutti_torch

@@ -35,7 +35,7 @@ class Work : public c10d::Work
     c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
     uint64_t getSequencenumber() const override;
     float getDuration() const override;
-    std::chrono::milliseconds getTimeout() const override;
+    std::chrono::milliseconds getTimeout() const; // overrides torch's since 2.14
 
   private:
     void note_end();

@@ -13,6 +13,7 @@ import torch.distributed as dist
 
 import tutti_torch
 from ranks import run
+from tutti_torch import torch_range
 
 DTYPES = [
     torch.uint8,
@@ -24,6 +25,7 @@ DTYPES = [
     torch.float32,
     torch.float64,
 ]
+SUM, MAX = dist.ReduceOp.SUM, dist.ReduceOp.MAX
 SIZES = [0, 1, 7, 1000, 100_000]
 
 
@@ -147,7 +149,9 @@ def check_by_definition(rank, size):
     dist.all_reduce(c)
     assert c.item() == complex(size * (size - 1) / 2, size)
     dist.barrier()
-    dist.monitored_barrier()
+    dist.group.WORLD.monitored_barrier()  # with torch 2.13 dist's function is for gloo alone
+    if torch_range.found(torch.__version__) > (2, 13):
+        dist.monitored_barrier()
     dist.destroy_process_group()
 
 
@@ -183,8 +187,39 @@ def check_sparse(rank, size):
     dense = sum(
         torch.sparse_coo_tensor([[r, r + 1, 0]], torch.ones(3, 2), (size + 1, 2)).to_dense() for r in range(size)
     )
+    y = x.clone()
     dist.all_reduce(x)
     assert torch.equal(x.to_dense(), dense)
+    work = dist.all_reduce(y, async_op=True)
+    assert torch.equal(work.get_future().wait()[0].to_dense(), dense)
+    work.wait()
+    assert work.is_completed() and torch.equal(work.result()[0].to_dense(), dense)
+    empty = [torch.sparse_coo_tensor(torch.zeros(1, 0), torch.zeros(0), (3,)) for _ in range(50)]
+    works = [dist.all_reduce(e, async_op=True) for e in empty]  # several at once
+    for e, work in zip(empty, works):
+        work.wait()
+        assert e._nnz() == 0
+    dist.destroy_process_group()
+
+
+def check_sparse_async(rank, size):
+    """The call returns before other ranks have made theirs, and other collectives may follow."""
+    start()
+    x = torch.sparse_coo_tensor([[rank]], [1.0], (size,))
+    go = torch.zeros(1)
+    if rank == 0:
+        work = dist.all_reduce(x, async_op=True)
+        dist.send(go, 1)
+    else:
+        dist.recv(go, rank - 1)  # would wait for ever if rank 0 waited in all_reduce
+        dist.send(go, rank + 1) if rank + 1 < size else None
+        work = dist.all_reduce(x, async_op=True)
+    y = torch.ones(1)
+    dist.all_reduce(y)
+    work.wait()
+    assert y.item() == size and torch.equal(x.to_dense(), torch.ones(size))
+    x = torch.sparse_coo_tensor([[0]], [1.0], (size + (rank == 1),))
+    expect_error(dist.DistBackendError, ["all_reduce of sparse", "rank 1"], lambda: dist.all_reduce(x))
     dist.destroy_process_group()
 
 
@@ -314,9 +349,19 @@ def check_refusals(rank, size):
 
 
 def check_mismatch(rank, size):
+    """Calls that differ on rank 1.  Each ends its group."""
     start()
-    call = lambda: dist.all_reduce(torch.zeros(4 + (rank == 1)))
-    expect_error(dist.DistBackendError, ["rank 1", "5 elements", "4 elements"], call)
+    odd = rank == 1
+    cases = [
+        (["5 elements", "4 elements"], lambda g: dist.all_reduce(torch.zeros(4 + odd), group=g)),
+        (["int32", "float32"], lambda g: dist.all_reduce(torch.zeros(4).int() if odd else torch.zeros(4), group=g)),
+        (["MAX", "SUM"], lambda g: dist.all_reduce(torch.zeros(4), MAX if odd else SUM, group=g)),
+        (["root 0", "root 1"], lambda g: dist.reduce(torch.zeros(4), int(odd), group=g) or dist.barrier(g)),
+        (["barrier", "all_reduce"], lambda g: dist.barrier(g) if odd else dist.all_reduce(torch.zeros(4), group=g)),
+    ]
+    for words, call in cases:
+        group = dist.new_group()
+        expect_error(dist.DistBackendError, ["rank 1", *words], lambda: call(group))
     dist.destroy_process_group()
 
 
@@ -340,7 +385,21 @@ def check_killed(rank, size):
         while True:
             model(torch.randn(4, 200)).sum().backward()
 
-    expect_error(RuntimeError, ["rank %d" % (size - 1), "lost"], train)
+    expect_error(dist.DistBackendError, ["rank %d" % (size - 1), "lost"], train)
+    dist.destroy_process_group()
+
+
+def check_killed_in_backward(rank, size):
+    """The last rank dies between the gradients of two layers, while buckets of the others are under way."""
+    start()
+    layers = [torch.nn.Linear(300, 300) for _ in range(4)]
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*layers), bucket_cap_mb=0.1)
+    model(torch.randn(4, 300)).sum().backward()
+    if rank == size - 1:
+        layers[1].weight.register_hook(lambda gradient: os.kill(os.getpid(), signal.SIGKILL))
+    loss = model(torch.randn(4, 300)).sum()
+    expect_error(dist.DistBackendError, ["rank %d" % (size - 1), "lost"], loss.backward)
+    expect_error(dist.DistBackendError, ["rank %d" % (size - 1)], lambda: dist.all_reduce(torch.zeros(1)))
     dist.destroy_process_group()
 
 
@@ -366,6 +425,7 @@ class BackendTest(unittest.TestCase):
 
     def test_sparse(self):
         run(3, check_sparse)
+        run(3, check_sparse_async)
 
     def test_objects(self):
         run(3, check_objects)
@@ -393,6 +453,9 @@ class BackendTest(unittest.TestCase):
 
     def test_killed(self):
         run(3, check_killed, may_die={2})
+
+    def test_killed_in_backward(self):
+        run(3, check_killed_in_backward, may_die={2})
 
     def test_abort(self):
         run(2, check_abort)

@@ -10,21 +10,17 @@ import datetime
 import torch
 import torch.distributed as dist
 
-OLDEST, NEWEST = (2, 13), (2, 15)
+from . import torch_range
 
+torch_range.check(torch.__version__)
 
-def _check_torch():
-    found = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
-    if not OLDEST <= found <= NEWEST:
-        raise ImportError(
-            f"tutti_torch works with torch {OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]}, and this is torch "
-            f"{torch.__version__}; install a torch of that range, or a newer tutti_torch"
-        )
-
-
-_check_torch()
-
-from . import _C  # noqa: E402  (after the check, whose message is clearer than the linker's)
+try:
+    from . import _C  # after the check, whose message is clearer than the linker's
+except ImportError as error:
+    raise ImportError(
+        f"tutti_torch cannot be loaded: {error}; it needs the libtutti and the torch that it was built with, so "
+        "reinstall it if one of them has moved or changed"
+    ) from error
 
 if _C.abi_version() != _C.BUILT_FOR_ABI:
     raise ImportError(

@@ -11,7 +11,11 @@
  */
 #include "tcp/shm/coll/parts.h"
 
-enum { WAY_BITS = 3 }; /* of a word; the end of the span follows */
+enum {
+    WAY_BITS = 3,         /* of a word; the end of the span follows */
+    BESIDE_MIN = 1 << 20, /* minimum bytes of an operation that leaves the cores to the program */
+    BESIDE = COLL_WAY(COLL_DIRECT, 0)
+};
 
 _Static_assert(CHOICE_WAYS == 1 << WAY_BITS, "a way fits its bits");
 
@@ -62,6 +66,16 @@ static void adopt(const struct coll_segment *segment, struct coll_class *class)
     class->way = (uint8_t)(word & (CHOICE_WAYS - 1));
 }
 
+/* True if the operation should take the cores' time rather than the shortest time.  The ranks of a large asynchronous
+ * operation usually compute beside it, and without spare cores they wait for the progress threads.  Two ranks that read
+ * each other's memory use the cores less, and meet three times instead of once a chunk. */
+static bool leaves_cores(const struct coll_segment *segment, const struct coll_op *op)
+{
+    bool is_possible = (op->ways >> BESIDE & 1) != 0;
+    return op->async && is_possible && segment->n == 2 && op->in_bytes >= BESIDE_MIN &&
+           !shm_have_spare_cores(segment->shm);
+}
+
 static void publish(const struct coll_segment *segment, const struct coll_op *op)
 {
     struct coll_class *class = op->class;
@@ -69,6 +83,7 @@ static void publish(const struct coll_segment *segment, const struct coll_op *op
     int64_t waited_ns = segment->host->now_ns() - op->begin_ns;
     if (waited_ns > 0) class->measured.sum_ns += (uint64_t)waited_ns; /* for the work of the timed calls */
     int length = choice_end_span(&class->measured, op->ways, least);
+    if (leaves_cores(segment, op)) class->measured.way = BESIDE;
     /* release: pairs with adopt */
     atomic_store_explicit(word_of(segment, class), (class->end + (uint64_t)length) << WAY_BITS | class->measured.way,
                           memory_order_release);

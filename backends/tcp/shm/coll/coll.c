@@ -98,6 +98,7 @@ static bool describe_op(const struct coll_segment *segment, const tutti_op *want
         if (!coll_describe(segment, wanted, op)) return false;
         op->call = wanted->call;
     }
+    op->async = wanted->async;
     op->first = 0;
     op->at = op->posted = 0;
     op->arrived = false;

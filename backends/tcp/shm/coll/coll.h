@@ -100,6 +100,7 @@ struct coll_op {
     unsigned ways;            /* the ways that it can take */
     uint8_t usual;            /* the one that it takes without a measurement */
     struct coll_class *class; /* its calls, if there is more than one way */
+    bool async;               /* the program may compute beside it */
     bool probes;              /* the first step finds whether all data are in arenas; if so, direct: see shared.c */
     bool sliced;              /* pipelined or direct: each rank reduces a slice for all ranks that need the result */
     bool non_temporal;        /* the output would not stay in the cache */
