@@ -235,7 +235,7 @@ int regroup_report_left_behind(const struct regroup *regroup)
 static void publish(const struct regroup *regroup, const struct tutti_group *next)
 {
     if (generation_publish(next->generation) != TUTTI_OK)
-        log_write(LOG_INFO, "group %s: its members cannot be stored: %s", next->name, error_text());
+        log_write(LOG_INFO, LOG_GROUP, "group %s: its members cannot be stored: %s", next->name, error_text());
     if (next->rank == 0) clear_store(regroup);
 }
 
@@ -264,7 +264,7 @@ static int finish_round(struct regroup *regroup, struct meeting *meeting, uint64
     if (stays && meeting->entered) {
         status = open_with_others(regroup, meeting, round, next);
         *again = may_succeed_later(status);
-        if (*again) log_write(LOG_INFO, "%s; the ranks meet again", error_text());
+        if (*again) log_write(LOG_INFO, LOG_GROUP, "%s; the ranks meet again", error_text());
         if (status == TUTTI_OK) publish(regroup, *next);
         return status;
     }
