@@ -311,7 +311,8 @@ static void a_missing_folder_is_one_warning(void **state)
     memcpy(folder, before, sizeof folder);
     assert_int_equal(launch.status, 0);
     assert_int_equal(
-        text_count(launch.err.data, "warn: cannot write the flight record to TUTTI_RECORD_DIR=/proc/none: "), RANKS);
+        text_count(launch.err.data, "warn group: cannot write the flight record to TUTTI_RECORD_DIR=/proc/none: "),
+        RANKS);
     launch_free(&launch);
 }
 
