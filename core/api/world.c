@@ -96,6 +96,20 @@ static void report_failure(int status, const char *text)
     liveness_report_lost(world.rendezvous.store, key, status, status == TUTTI_ERR_PEER_LOST ? text : own);
 }
 
+/* Leaves the rendezvous after a failure, and returns its status with its message.  tells: the other ranks wait for this
+ * one.  Closes the group, unless it is NULL.  Its buffers would be on the stack of threads with small ones, if the
+ * compiler put them into its callers. */
+static __attribute__((noinline)) int leave(int status, bool tells, struct tutti_group *group)
+{
+    char text[ERROR_TEXT_MAX];
+    snprintf(text, sizeof text, "%s", error_text());
+    if (group != NULL) group_close(group, 0);
+    if (tells) report_failure(status, text);
+    if (tells && world.rendezvous.hosts) tutti_store_linger(world.rendezvous.store, LINGER_MS);
+    rendezvous_leave(&world.rendezvous);
+    return error_set(status, "%s", text);
+}
+
 /* Returns the arguments of the default group, but for its store, rank and size. */
 static struct group_args make_args(const tutti_init_opts *opts, const struct backend_spec *names)
 {
@@ -125,16 +139,10 @@ static tutti_store *launchers_store(void)
 /* Makes a group the default one. */
 static int install(struct tutti_group *group)
 {
-    char text[ERROR_TEXT_MAX];
     int status = TUTTI_OK;
     if (group->generation == NULL)
         status = generation_first(group->size, world.rendezvous.store, launchers_store(), &group->generation);
-    if (status != TUTTI_OK) {
-        snprintf(text, sizeof text, "%s", error_text());
-        group_close(group, 0);
-        rendezvous_leave(&world.rendezvous);
-        return error_set(status, "%s", text);
-    }
+    if (status != TUTTI_OK) return leave(status, false, group);
     engine_lock(group->engine);
     group->rank0_hosts_store = world.rendezvous.rank0_hosts;
     engine_unlock(group->engine);
@@ -146,7 +154,6 @@ static int install(struct tutti_group *group)
 static int join_world(const struct rendezvous_args *meeting, const struct backend_spec *names,
                       const tutti_init_opts *opts)
 {
-    char text[ERROR_TEXT_MAX];
     struct tutti_group *group = NULL;
     int status = rendezvous_join_late(meeting, &world.rendezvous);
     if (status != TUTTI_OK) return status;
@@ -161,9 +168,7 @@ static int join_world(const struct rendezvous_args *meeting, const struct backen
         log_set_rank(group->rank);
         return install(group);
     }
-    snprintf(text, sizeof text, "%s", error_text());
-    rendezvous_leave(&world.rendezvous);
-    return error_set(status, "%s", text);
+    return leave(status, false, NULL);
 }
 
 static int open_world(const char *backend, const tutti_init_opts *opts)
@@ -189,15 +194,7 @@ static int open_world(const char *backend, const tutti_init_opts *opts)
     args.size = world.rendezvous.world_size;
     struct tutti_group *group = NULL;
     status = group_open(&args, &group);
-    if (status != TUTTI_OK) {
-        char text[ERROR_TEXT_MAX];
-        strcpy(text, error_text());
-        report_failure(status, text);
-        if (world.rendezvous.hosts) tutti_store_linger(world.rendezvous.store, LINGER_MS);
-        rendezvous_leave(&world.rendezvous);
-        return error_set(status, "%s", text);
-    }
-    return install(group);
+    return status == TUTTI_OK ? install(group) : leave(status, true, NULL);
 }
 
 int tutti_init_process_group_sized(const char *backend, const tutti_init_opts *opts, size_t opts_bytes)
