@@ -164,6 +164,11 @@ static bool has_survivors(const struct meeting *meeting)
     return false;
 }
 
+static bool is_newcomer(const struct meeting *meeting)
+{
+    return meeting->group == NULL;
+}
+
 /* True if newcomers may go on without survivors: the launcher has seen the end of all. */
 static bool all_have_ended(const struct meeting *meeting)
 {
@@ -248,11 +253,11 @@ static int write_skipped(struct meeting *meeting)
 
 /* Acts at the timeout.  Survivors go on without those who have not come, unless the new group uses the old one's
  * connections: then nobody does, because a rank that comes later would go on with ranks that leave now.  A newcomer
- * leaves. */
+ * leaves: its time began before that of the survivors, who may still wait for each other. */
 static int give_up(struct meeting *meeting)
 {
     if (meeting->over_links) return meeting_write(meeting, "none %" PRId64, meeting->number);
-    if (!has_survivors(meeting)) return meeting_write(meeting, "out %" PRId64, meeting->number);
+    if (is_newcomer(meeting) || !has_survivors(meeting)) return meeting_write(meeting, "out %" PRId64, meeting->number);
     int status = write_skipped(meeting);
     return status == TUTTI_OK ? meeting_write(meeting, "decide %" PRId64, meeting->number) : status;
 }
@@ -290,8 +295,27 @@ static int enter(struct meeting *meeting)
 
 static int report_timeout(const struct meeting *meeting)
 {
-    return error_set(TUTTI_ERR_TIMEOUT, "%s: no rank of the group has come to meet this newcomer within %.3f s",
-                     meeting->what, (double)meeting->timeout_ms / 1000);
+    const char *who = has_survivors(meeting) ? "not all ranks of the group have" : "no rank of the group has";
+    return error_set(TUTTI_ERR_TIMEOUT, "%s: %s come to meet this newcomer within %.3f s", meeting->what, who,
+                     (double)meeting->timeout_ms / 1000);
+}
+
+/* The log is deleted two generations later.  A rank that was stopped for so long finds itself in none. */
+static int report_deleted(const struct meeting *meeting)
+{
+    return error_set(TUTTI_ERR_ABORTED,
+                     "%s: the others have gone on without this rank, and the log of their meeting has been deleted",
+                     meeting->what);
+}
+
+/* True if the deadline has passed.  A newcomer's time begins anew when the first survivor has come. */
+static bool is_over(struct meeting *meeting, int64_t *deadline)
+{
+    if (is_newcomer(meeting) && !meeting->met && has_survivors(meeting)) {
+        meeting->met = true;
+        *deadline = clock_deadline_ns(meeting->timeout_ms);
+    }
+    return clock_now_ns() >= *deadline;
 }
 
 int meeting_hold(struct meeting *meeting)
@@ -306,8 +330,10 @@ int meeting_hold(struct meeting *meeting)
         if (!wrote) meeting_pause(meeting, over ? CLOCK_NEVER : deadline);
         status = take_step(meeting, &wrote);
         if (status != TUTTI_OK || meeting->log.decided) break;
-        if (over && !meeting_log_find(&meeting->log, meeting->number)->in) return report_timeout(meeting);
-        if (over || clock_now_ns() < deadline) continue;
+        const struct attendee *own = meeting_log_find(&meeting->log, meeting->number);
+        if (own == NULL) return report_deleted(meeting);
+        if (over && !own->in) return report_timeout(meeting);
+        if (over || !is_over(meeting, &deadline)) continue;
         over = wrote = true;
         status = give_up(meeting);
     }

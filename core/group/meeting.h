@@ -37,6 +37,7 @@ struct meeting {
     char *text;
     char process[LIVENESS_NAME_MAX];
     unsigned char *noted; /* by old rank: what this rank has noted of it */
+    bool met;             /* this newcomer has met a survivor */
     int n_asks, n_answers;
     int64_t asked_ns;    /* time of this rank's question; 0: none */
     int64_t complete_ns; /* time since when all awaited ranks are there or gone; 0: they are not */
@@ -44,7 +45,8 @@ struct meeting {
 };
 
 /* Meets.  Returns OK with meeting->log decided, with or without this rank among the members; TIMEOUT for a newcomer
- * that nobody met in time; or the store's errors. */
+ * that nobody met in time; ABORTED if the log has been deleted, because the others have gone on; or the store's errors.
+ */
 int meeting_hold(struct meeting *meeting);
 
 /* Reads the log again, and the launcher's list. */

@@ -27,10 +27,12 @@ static int check_left_behind(const struct regroup *regroup)
 static int run(struct regroup *regroup, struct tutti_group **next)
 {
     bool again = true;
-    int status = regroup->group != NULL ? check_left_behind(regroup) : TUTTI_OK;
-    if (status != TUTTI_OK) return status;
-    for (uint64_t round = regroup->old->number + 1; again; round++)
+    int status = TUTTI_OK;
+    for (uint64_t round = regroup->old->number + 1; again; round++) {
+        status = regroup->group != NULL ? check_left_behind(regroup) : TUTTI_OK;
+        if (status != TUTTI_OK) return status;
         status = regroup_round_run(regroup, round, next, &again);
+    }
     return status;
 }
 

@@ -322,8 +322,8 @@ typedef struct tutti_regroup_opts {
  * in *next.  tutti_destroy_process_group ends the newest group as it ended the first.
  *
  * A newcomer joins with tutti_init_process_group: TUTTI_NEWCOMER=1 is set, or opts->newcomer.  It has no rank of its
- * own choice, and waits for the survivors up to store_timeout_ms.  In a group of tutti_create_group it calls
- * tutti_join_group.
+ * own choice.  It waits up to store_timeout_ms for the first survivor, then as long again for the others, and leaves
+ * with TIMEOUT.  In a group of tutti_create_group it calls tutti_join_group.
  *
  * The ranks meet in the store, so this goes on as long as the store does: see tutti-run for one that outlives rank 0.
  * All ranks get the same members.  A rank is waited for until it comes, or its process or connection has ended, or the
@@ -343,7 +343,8 @@ static inline int tutti_regroup(tutti_group *group, const tutti_regroup_opts *op
 
 /* Joins a group of tutti_create_group as a newcomer, when its ranks next call tutti_regroup.  The store is the one that
  * the group was made with, and opts are as there.  Errors: TIMEOUT (no rank of the group has called tutti_regroup
- * within opts->timeout_ms, or 30 minutes if it is 0), and those of tutti_create_group. */
+ * within opts->timeout_ms, or 30 minutes if it is 0, or not all of them within as long after the first), and those of
+ * tutti_create_group. */
 static inline int tutti_join_group(const char *backend, tutti_store *store, const tutti_group_opts *opts,
                                    tutti_group **group)
 {

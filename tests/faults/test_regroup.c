@@ -162,6 +162,65 @@ static void test_late(void **state)
     procs_run_ranks(SIZE, rank_that_may_be_late, NULL);
 }
 
+/* ---- a newcomer whose time passes -------------------------------------------------------------------------------- */
+
+enum { SHORT_MS = 700 };
+
+/* Rank 0 waits for rank 1, which comes after the newcomer's time has passed.  The newcomer leaves, and does not decide
+ * for the survivors. */
+static int rank_that_is_waited_for(int rank, int size, void *argument)
+{
+    (void)size, (void)argument;
+    if (rank == 2) {
+        tutti_init_opts opts = {.newcomer = true, .store_timeout_ms = SHORT_MS};
+        proc_wait_for_step(0, 1);
+        EXPECT_ERROR(tutti_init_process_group("tcp", &opts), TUTTI_ERR_TIMEOUT, "not all ranks", "newcomer");
+        proc_set_step(2);
+        return 0;
+    }
+    EXPECT(start(rank, 2, 0) == TUTTI_OK);
+    if (rank == 0) proc_set_step(1);
+    if (rank == 1) proc_wait_for_step(2, 2);
+    EXPECT(tutti_regroup(NULL, NULL, NULL) == TUTTI_OK);
+    EXPECT(expect_group(rank, 2, (int[]){0, 1}) == 0);
+    return tutti_destroy_process_group(NULL);
+}
+
+static void test_newcomer_in_a_hurry(void **state)
+{
+    (void)state;
+    procs_run_ranks(SIZE, rank_that_is_waited_for, NULL);
+}
+
+/* ---- a rank that was stopped for long ---------------------------------------------------------------------------- */
+
+/* The log of rank 0's meeting is deleted, as others do who have gone on twice. */
+static int rank_that_is_forgotten(int rank, int size, void *argument)
+{
+    (void)size, (void)argument;
+    EXPECT(proc_init(TIMEOUT_MS) == TUTTI_OK);
+    if (rank == 0) EXPECT_ERROR(tutti_regroup(NULL, NULL, NULL), TUTTI_ERR_ABORTED, "gone on without this rank");
+    if (rank == 0) proc_set_step(1);
+    proc_wait_for_step(0, 1);
+    return tutti_destroy_process_group(NULL);
+}
+
+static void delete_meeting(struct procs *procs, void *argument)
+{
+    bool present = false;
+    (void)argument;
+    while (!present && procs_reap(procs) && monotonic_ns() < procs->deadline_ns)
+        if (tutti_store_check(procs->store, (const char *[]){"regroup/1"}, 1, &present) != TUTTI_OK) return;
+    procs_sleep_ms(100);
+    tutti_store_delete(procs->store, "regroup/1", NULL);
+}
+
+static void test_deleted_meeting(void **state)
+{
+    (void)state;
+    procs_run_with(2, rank_that_is_forgotten, delete_meeting, NULL);
+}
+
 /* ---- deaths while the ranks meet --------------------------------------------------------------------------------- */
 
 enum { NEWCOMERS = 4 };
@@ -329,10 +388,15 @@ static void test_own_groups(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_survivors),  cmocka_unit_test(test_replacements),
-        cmocka_unit_test(test_late),       cmocka_unit_test(test_deaths_in_the_meeting),
-        cmocka_unit_test(test_all_die),    cmocka_unit_test(test_idle),
+        cmocka_unit_test(test_survivors),
+        cmocka_unit_test(test_replacements),
+        cmocka_unit_test(test_late),
+        cmocka_unit_test(test_deaths_in_the_meeting),
+        cmocka_unit_test(test_all_die),
+        cmocka_unit_test(test_idle),
         cmocka_unit_test(test_own_groups),
+        cmocka_unit_test(test_newcomer_in_a_hurry),
+        cmocka_unit_test(test_deleted_meeting),
     };
     cmocka_set_test_filter(getenv("FAULTS_ONLY"));
     return cmocka_run_group_tests(tests, NULL, NULL);
