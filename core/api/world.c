@@ -264,7 +264,7 @@ static int destroy_world(int64_t delivery_ms)
     bool hosts = world.rendezvous.hosts && parts, last = world.rendezvous.hosts && group->size > 1 && !parts;
     int64_t failed_deadline = clock_deadline_ns(LEAVE_FAILED_MS);
     tutti_store *hosted = NULL; /* outlives the group */
-    if (hosts) tutti_store_prefix(world.rendezvous.store, "tutti", &hosted);
+    if (hosts) hosted = store_retain(group->store);
     if (parts) publish_departure(group);
     group_close(group, delivery_ms);
     await_others(hosted, deadline);
