@@ -357,6 +357,7 @@ int rendezvous_join_late(const struct rendezvous_args *args, struct rendezvous *
     spec->rank = spec->world_size = spec->local_rank = spec->local_world_size = spec->node_rank = -1;
     int status = open_late(args, spec, timeout_ms, out);
     if (status != TUTTI_OK) drop_stores(out);
+    token_wipe(spec, sizeof *spec); /* a URL may hold a password */
     free(spec);
     return status;
 }
