@@ -105,6 +105,7 @@ void feed_resume(struct feed *feed)
 static void on_close(uv_handle_t *handle)
 {
     struct feed *feed = handle->data;
+    feed->closing = false;
     feed->closed(feed);
 }
 
@@ -112,9 +113,15 @@ void feed_close(struct feed *feed)
 {
     if (!feed->open) return;
     feed->open = false;
+    feed->closing = true;
     if (feed->line.used) emit(feed, "\n", 1, false);
     sink_flush(feed->sink);
     uv_close((uv_handle_t *)&feed->pipe, on_close);
+}
+
+bool feed_is_free(const struct feed *feed)
+{
+    return !feed->open && !feed->closing;
 }
 
 bool feed_was_active(struct feed *feed)

@@ -16,6 +16,7 @@ struct feed {
     struct sink *sink;
     char prefix[24];
     bool open;
+    bool closing;       /* the loop still has the pipe */
     bool paused;        /* the sink is full */
     bool active;        /* data has arrived since the last feed_was_active */
     struct buffer line; /* start of a line whose end has not arrived yet */
@@ -33,6 +34,9 @@ void feed_resume(struct feed *feed);
 
 /* Closes the feed before the rank closes its end. */
 void feed_close(struct feed *feed);
+
+/* True if the feed may be opened: never opened, or closed to the end. */
+bool feed_is_free(const struct feed *feed);
 
 /* True if data has arrived since the last call, or may arrive. */
 bool feed_was_active(struct feed *feed);

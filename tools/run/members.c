@@ -177,7 +177,7 @@ static void on_starter(uv_timer_t *timer)
     bool left = false;
     for (int i = 0; i < job->n; i++) {
         const struct members_place *place = &job->members.places[i];
-        bool read = !job->feeds[2 * i].open && !job->feeds[2 * i + 1].open;
+        bool read = feed_is_free(&job->feeds[2 * i]) && feed_is_free(&job->feeds[2 * i + 1]);
         if (place->due && read && job_now_ms() >= place->due_ms) start(job, i);
         left |= place->due;
     }
