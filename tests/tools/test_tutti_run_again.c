@@ -337,6 +337,17 @@ static void signals_end_members_for_good(void **state)
     launch_free(&launch);
 }
 
+/* Both ranks have failed and wait for their replacements. */
+static void the_timeout_ends_the_wait_for_replacements(void **state)
+{
+    (void)state;
+    struct launch launch =
+        RUN("-n", "2", "--replace=9", "--backoff=1", "--timeout=0.5", "sh", "-c", "echo ready; exit 3");
+    assert_int_equal(launch.status, 124);
+    assert_int_equal(text_count(launch.out.data, "ready\n"), 2);
+    launch_free(&launch);
+}
+
 /* The only other rank has ended, and the launcher waits to start its replacement. */
 static void a_killed_launcher_starts_no_replacement(void **state)
 {
@@ -372,6 +383,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_replacement_that_cannot_run_is_a_failed_one),
         cmocka_unit_test(each_member_has_log_files),
         cmocka_unit_test(signals_end_members_for_good),
+        cmocka_unit_test(the_timeout_ends_the_wait_for_replacements),
         cmocka_unit_test(a_killed_launcher_starts_no_replacement),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

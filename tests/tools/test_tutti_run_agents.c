@@ -203,6 +203,32 @@ static void a_spare_node_replaces_a_lost_one(void **state)
     launch_nothing_left();
 }
 
+/* Reads until stderr contains a message n times. */
+static void await_message(struct launch *launch, const char *message, int n)
+{
+    int64_t deadline = launch_now_ms() + LAUNCH_HANG_MS;
+    while (text_count(launch->err.data, message) < n) launch_step(launch, deadline);
+}
+
+/* The job ends while all that node 1 has to do is to start replacements. */
+static void a_node_that_waits_for_replacements_ends_with_the_job(void **state)
+{
+    (void)state;
+    struct launch nodes[2];
+    for (int i = 0; i < 2; i++) {
+        nodes[i] = NODE("2", "--replace=9", "--backoff=600", QUICK, "sh", "-c",
+                        "test $RANK -gt 1 && exit 3; echo ready; " FOREVER);
+        usleep(i ? 0 : 300000);
+    }
+    launch_expect(&nodes[0], "ready\n", 2);
+    await_message(&nodes[1], " starts in its place", 2);
+    kill(nodes[0].pid, SIGTERM);
+    finish(&nodes[0], 128 + SIGTERM);
+    finish(&nodes[1], 128 + SIGTERM);
+    for (int i = 0; i < 2; i++) launch_free(&nodes[i]);
+    launch_nothing_left();
+}
+
 static void the_loss_of_the_stores_node_ends_the_job(void **state)
 {
     (void)state;
@@ -253,6 +279,7 @@ int main(void)
         cmocka_unit_test_setup(nodes_join_and_are_lost, set_up),
         cmocka_unit_test_setup(a_node_takes_the_place_of_one_that_left, set_up),
         cmocka_unit_test_setup(a_spare_node_replaces_a_lost_one, set_up),
+        cmocka_unit_test_setup(a_node_that_waits_for_replacements_ends_with_the_job, set_up),
         cmocka_unit_test_setup(the_loss_of_the_stores_node_ends_the_job, set_up),
         cmocka_unit_test_setup(waits_for_nodes_are_bounded, set_up),
     };

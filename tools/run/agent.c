@@ -179,7 +179,7 @@ static void follow_run(struct job *job, const struct plan *plan)
     struct agent *agent = &job->agent;
     bool same = plan->round == agent->report.round && plan->first_member == job->round.first_member;
     if (agent->leaving || (same && plan->node_rank >= 0)) return; /* another node has changed */
-    if (job->running || !job->pending) {
+    if (agent->report.running) {
         if (!job->ending) job_say(job, "the other nodes have given this one up: ending its ranks");
         job_end(job);
         agent->serial = 0; /* look again once they have ended */
@@ -194,12 +194,11 @@ static void follow_over(struct job *job, const struct plan *plan)
 {
     job->agent.over = *plan;
     if (plan->status && plan->reason[0] && !job->agent.leaving) job_say(job, "the job ends: %s", plan->reason);
-    if (job->running) {
-        job_end(job);
-    } else if (job->pending) {
-        job->pending = 0;
-        job_finish_if_over(job);
-    }
+    if (job->agent.report.running)
+        job_end(job); /* also if replacements alone are to come */
+    else
+        job->pending = 0; /* it has waited for the plan */
+    job_finish_if_over(job);
 }
 
 static void follow(struct job *job, const struct plan *plan)
@@ -266,7 +265,7 @@ bool agent_leave(struct job *job, int status, const char *reason)
     agent->report.status = status;
     snprintf(agent->report.reason, sizeof agent->report.reason, "%s", reason);
     job->status = status;
-    job->pending = 1;
+    job->pending++; /* the answers about members that are still to come count too */
     agent_wake(job);
     return true;
 }

@@ -15,7 +15,7 @@ static void finish(struct job *job)
     job->finished = true;
     atomic_store(&job->members.cancel, true);
     agent_stop(job);
-    uv_timer_t *timers[] = {&job->grace, &job->timeout, &job->drain, &job->backoff};
+    uv_timer_t *timers[] = {&job->grace, &job->timeout, &job->drain, &job->backoff, &job->members.starter};
     for (size_t i = 0; i < sizeof timers / sizeof *timers; i++) uv_timer_stop(timers[i]);
     uv_unref(
         (uv_handle_t *)&job->signal_poll); /* signals are still handled while the sinks' writes keep the loop running */
@@ -32,7 +32,9 @@ void job_finish_if_over(struct job *job)
 
 void job_stop(struct job *job, int status)
 {
-    if (job->finished || agent_leave(job, status, "it was stopped")) return;
+    if (job->finished) return;
+    members_cancel(job);
+    if (agent_leave(job, status, "it was stopped")) return;
     job->status = status;
     job->ending = true;
     job->pending = 0;
