@@ -210,6 +210,33 @@ static void await_message(struct launch *launch, const char *message, int n)
     while (text_count(launch->err.data, message) < n) launch_step(launch, deadline);
 }
 
+/* A spare node needs more replacements than there are, so those are left for single members. */
+static void refused_replacements_are_given_back(void **state)
+{
+    (void)state;
+    static const char script[] = "test $RANK -lt 2 || " FOREVER
+                                 "; test $TUTTI_MEMBER -lt 4 || { echo last $TUTTI_MEMBER; exit 0; }; echo ready; "
+                                 "trap 'exit $((3 * RANK))' USR1; while :; do sleep 0.02; done";
+    setenv("TUTTI_SILENT_MS", "400", 1);
+    struct launch nodes[3];
+    for (int i = 0; i < 3; i++) {
+        nodes[i] = NODE("2", "--replace=1", QUICK, "sh", "-c", script);
+        if (i == 1) launch_expect(&nodes[0], "ready\n", 2);
+        usleep(i == 0 ? 300000 : 0);
+    }
+    kill(nodes[1].pid, SIGKILL);
+    finish(&nodes[1], 128 + SIGKILL);
+    await_message(&nodes[0], "fewer than 2 of 1 replacements are left\n", 1);
+    kill(nodes[0].pid, SIGUSR1);
+    finish(&nodes[0], 0);
+    finish(&nodes[2], 0);
+    unsetenv("TUTTI_SILENT_MS");
+    assert_has(&nodes[0].err, "member 4 starts in its place");
+    assert_has(&nodes[0].out, "last 4\n");
+    for (int i = 0; i < 3; i++) launch_free(&nodes[i]);
+    launch_nothing_left();
+}
+
 /* The job ends while all that node 1 has to do is to start replacements. */
 static void a_node_that_waits_for_replacements_ends_with_the_job(void **state)
 {
@@ -279,6 +306,7 @@ int main(void)
         cmocka_unit_test_setup(nodes_join_and_are_lost, set_up),
         cmocka_unit_test_setup(a_node_takes_the_place_of_one_that_left, set_up),
         cmocka_unit_test_setup(a_spare_node_replaces_a_lost_one, set_up),
+        cmocka_unit_test_setup(refused_replacements_are_given_back, set_up),
         cmocka_unit_test_setup(a_node_that_waits_for_replacements_ends_with_the_job, set_up),
         cmocka_unit_test_setup(the_loss_of_the_stores_node_ends_the_job, set_up),
         cmocka_unit_test_setup(waits_for_nodes_are_bounded, set_up),

@@ -37,14 +37,18 @@ static int join(struct job *job)
     return status;
 }
 
-/* Takes numbers for n replacements. */
+/* Takes numbers for n replacements, if as many are left.  What is refused is given back, but a number never is, so the
+ * numbers have a counter of their own. */
 static int take_numbers(struct job *job, struct members_request *request, int n)
 {
-    int64_t used = 0;
-    int status = tutti_store_add(job->members.store, "members/replaced", n, &used);
+    int64_t used = 0, last = 0;
+    tutti_store *store = job->members.store;
+    int status = tutti_store_add(store, "members/replaced", n, &used);
+    if (status == TUTTI_OK && used > job->options->replace)
+        return tutti_store_add(store, "members/replaced", -n, &used);
+    if (status == TUTTI_OK) status = tutti_store_add(store, "members/numbers", n, &last);
     request->used = (int)used;
-    if (status == TUTTI_OK && used <= job->options->replace)
-        request->replacement = job->round.world_size + (int)used - n;
+    if (status == TUTTI_OK) request->replacement = job->round.world_size + (int)last - n;
     return status;
 }
 
@@ -59,14 +63,24 @@ static char *add_lines(char *text, const char *what, int first, int last)
     return text;
 }
 
-/* Appends lines to the log, and to that of their node, from which node 0 knows whom it loses with the node. */
-static int append(struct job *job, int node, const char *text)
+/* Appends lines to the log of a node, from which node 0 knows whom it loses with the node. */
+static int append_to_node(struct job *job, int node, const char *text)
 {
     char key[48];
-    int status = *text ? tutti_store_append(job->members.store, "members/log", text, strlen(text)) : TUTTI_OK;
+    if (!*text || job->round.n_nodes < 2) return TUTTI_OK;
     snprintf(key, sizeof key, "members/node/%d", node);
-    if (status == TUTTI_OK && job->round.n_nodes > 1)
-        status = tutti_store_append(job->members.store, key, text, strlen(text));
+    return tutti_store_append(job->members.store, key, text, strlen(text));
+}
+
+/* Appends lines to the log and to that of their node.  The node may be lost between the two, and no member may stay in
+ * the log without an end: so the node's log has starts before and ends after. */
+static int append(struct job *job, int node, const char *ends, const char *starts)
+{
+    char *text = memory_print("%s%s", ends, starts);
+    int status = append_to_node(job, node, starts);
+    if (status == TUTTI_OK && *text) status = tutti_store_append(job->members.store, "members/log", text, strlen(text));
+    if (status == TUTTI_OK) status = append_to_node(job, node, ends);
+    free(text);
     return status;
 }
 
@@ -96,13 +110,15 @@ static char *read_ends(struct job *job, int node, int *status)
 static int replace_node(struct job *job, struct members_request *request)
 {
     int status;
-    char *text = read_ends(job, request->node, &status);
-    if (!text) return status;
+    char *ends = read_ends(job, request->node, &status);
+    if (!ends) return status;
+    char *starts = memory_print("%s", "");
     if (request->wanted) status = take_numbers(job, request, request->wanted);
     if (request->replacement >= 0)
-        text = add_lines(text, "start", request->replacement, request->replacement + request->wanted - 1);
-    if (status == TUTTI_OK) status = append(job, request->node, text);
-    free(text);
+        starts = add_lines(starts, "start", request->replacement, request->replacement + request->wanted - 1);
+    if (status == TUTTI_OK) status = append(job, request->node, ends, starts);
+    free(ends);
+    free(starts);
     return status;
 }
 
@@ -111,12 +127,13 @@ static int write_one(struct job *job, struct members_request *request)
     if (request->lost) return replace_node(job, request);
     int status = request->replace ? take_numbers(job, request, 1) : TUTTI_OK;
     if (status != TUTTI_OK) return status;
-    char *text = memory_print("%s", "");
-    if (request->ended >= 0) text = add_lines(text, "end", request->ended, request->ended);
-    if (request->replacement >= 0) text = add_lines(text, "start", request->replacement, request->replacement);
-    text = add_lines(text, "start", request->first, request->last);
-    status = append(job, job->round.node_rank, text);
-    free(text);
+    char *ends = memory_print("%s", ""), *starts = memory_print("%s", "");
+    if (request->ended >= 0) ends = add_lines(ends, "end", request->ended, request->ended);
+    if (request->replacement >= 0) starts = add_lines(starts, "start", request->replacement, request->replacement);
+    starts = add_lines(starts, "start", request->first, request->last);
+    status = append(job, job->round.node_rank, ends, starts);
+    free(ends);
+    free(starts);
     return status;
 }
 
