@@ -8,7 +8,7 @@
  *   run/environment  a rank's variables             run/job_signals  handles signals
  *   run/rank         one child process              run/job_report   reports failures
  *   run/round        the store of one start of all ranks         run/job_restart  starts all ranks again
- *   run/mpi          starts the ranks through MPI's launcher     run/job_members  continues after failures
+ *   run/mpi          starts the ranks through MPI's launcher     run/members      goes on after failures
  *   run/agent, leader, plan  agree with the other nodes on restarts
  *   run/feed, sink   a rank's output -> lines -> the launcher's stdout and stderr, without blocking */
 #include <fcntl.h>
