@@ -103,7 +103,7 @@ static int64_t time_of(const struct record *record, uint32_t units)
 
 static void write_record(FILE *out, const struct tutti_group *group, const struct record *record)
 {
-    static const char *const states[] = {"under_way", "done", "failed", "?"};
+    static const char *const states[] = {"under_way", "done", "failed", "undone"};
     int status = (int16_t)(record->kind_state >> RECORD_STATUS_AT);
     fprintf(out, "op state=%s", states[record->kind_state >> RECORD_STATE_AT & 3]);
     write_call(out, group, record);
@@ -117,9 +117,13 @@ static void write_record(FILE *out, const struct tutti_group *group, const struc
 
 static void write_ring(FILE *out, const struct tutti_group *group, const struct record_ring *ring)
 {
-    uint64_t next = ring->next, kept = (uint64_t)ring->mask + 1, n = next < kept ? next : kept;
-    if (ring->slots == NULL) return;
-    for (uint64_t i = next - n; i < next; i++) write_record(out, group, &ring->slots[i & ring->mask]);
+    uint64_t mask = __atomic_load_n(&ring->mask, __ATOMIC_ACQUIRE); /* see grow */
+    const struct record *slots = __atomic_load_n(&ring->slots, __ATOMIC_RELAXED);
+    uint64_t next = ring->next, n = next < mask + 1 ? next : mask + 1;
+    if (slots == NULL) return;
+    for (uint64_t i = next - n; i < next; i++)
+        if ((slots[i & mask].kind_state >> RECORD_STATE_AT & 3) != RECORD_UNDONE)
+            write_record(out, group, &slots[i & mask]);
 }
 
 /* ---- operations under way -------------------------------------------------------------------------------------- */

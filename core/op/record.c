@@ -39,8 +39,9 @@ static void grow(struct record_ring *ring)
     if (slots == NULL) return;
     memcpy(slots, ring->slots, n * sizeof *slots);
     ring->retired[ring->retired[0] != NULL] = ring->slots;
-    ring->slots = slots;
-    ring->mask = (uint32_t)(n * RECORDS_GROWTH) - 1;
+    __atomic_store_n(&ring->slots, slots, __ATOMIC_RELAXED);
+    /* release: pairs with write_ring's acquire, so a thread without the lock never reads behind the array's end */
+    __atomic_store_n(&ring->mask, (uint32_t)(n * RECORDS_GROWTH) - 1, __ATOMIC_RELEASE);
 }
 
 static void begin(struct record_ring *ring)

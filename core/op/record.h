@@ -27,7 +27,7 @@ enum {
     RECORD_BUDGET = 16 << 20
 };
 
-enum record_state { RECORD_UNDER_WAY, RECORD_DONE, RECORD_FAILED };
+enum record_state { RECORD_UNDER_WAY, RECORD_DONE, RECORD_FAILED, RECORD_UNDONE };
 
 enum { RECORD_STATE_AT = 8, RECORD_STATUS_AT = 16, RECORD_TIME_SHIFT = 10 };
 
@@ -96,10 +96,13 @@ static inline struct record *record_find(struct record_ring *ring, uint32_t hand
     return handle != 0 && back <= ring->mask ? &ring->slots[(handle - 1) & ring->mask] : NULL;
 }
 
-/* Takes back the latest record: its operation was not issued. */
+/* Takes back the latest record: its operation was not issued.  The record may have replaced the oldest one, in whose
+ * place it is marked. */
 static inline void record_undo(struct record_ring *ring, uint32_t handle)
 {
-    if (handle != 0 && handle == (uint32_t)ring->next) ring->next--;
+    if (handle == 0 || handle != (uint32_t)ring->next) return;
+    ring->next--;
+    ring->slots[ring->next & ring->mask].kind_state |= RECORD_UNDONE << RECORD_STATE_AT;
 }
 
 /* Returns a time after the record's beginning as the record holds it. */

@@ -72,6 +72,7 @@ static void an_operation_that_is_refused_leaves_no_record(void **state)
     assert_int_equal(ring.next, 0);
     for (uint64_t i = 1; i < 3000; i++) {
         record_undo(&ring, issue(&ring, 999999));
+        assert_int_equal(ring.slots[(i - 1) & ring.mask].kind_state >> RECORD_STATE_AT, RECORD_UNDONE);
         uint32_t handle = issue(&ring, i);
         issue(&ring, i + 1);
         record_undo(&ring, handle); /* not the latest */
