@@ -74,8 +74,18 @@ static uint64_t compute_job(void)
     return number;
 }
 
+/* Resets the state in a forked child, whose parent may have held the lock at the fork.  The child's copies of the
+ * parent's groups are not recorded, and are never removed. */
+static void in_child(void)
+{
+    lock = (struct lock){0};
+    LIST_INIT(&groups);
+    unsaved = false;
+}
+
 static void start(void)
 {
+    pthread_atfork(NULL, NULL, in_child);
     job = compute_job();
     record_signal_start(write_on_signal);
 }
@@ -122,7 +132,6 @@ static int write_groups(FILE *out, struct engine *held)
     LIST_FOREACH(group, &groups, recorded)
     {
         struct engine *engine = group->engine;
-        if (engine_is_forked(engine)) continue;
         bool takes = engine != held && engine != busy && try_lock(&engine->lock, TRIES);
         if (engine != held && !takes) busy = engine;
         record_text_group(out, group, takes || engine == held);
@@ -208,9 +217,9 @@ void recorder_failed(struct tutti_group *group, int status, const char *text)
 
 void recorder_remove(struct tutti_group *group)
 {
-    if (!group->is_recorded) return;
+    if (!group->is_recorded || engine_is_forked(group->engine)) return;
     lock_take(&lock);
-    if (unsaved && !engine_is_forked(group->engine)) write_failure("a group that has failed ends", NULL);
+    if (unsaved) write_failure("a group that has failed ends", NULL);
     LIST_REMOVE(group, recorded);
     group->is_recorded = false;
     lock_give(&lock);

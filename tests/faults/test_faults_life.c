@@ -6,6 +6,8 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <semaphore.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 
 enum { SOON_S = 5, BIG = 1 << 20 };
@@ -263,6 +265,62 @@ static void test_fork_after_init(void **state)
     procs_run_ranks(3, rank_that_forks, NULL);
 }
 
+static sem_t in_mkdir, may_leave;
+
+/* Replaces the system's function: the recorder's folder is on a file system that hangs. */
+__attribute__((visibility("default"))) int mkdir(const char *path, mode_t mode)
+{
+    if (strstr(path, "hangs") != NULL) {
+        sem_post(&in_mkdir);
+        while (sem_wait(&may_leave) != 0) continue;
+    }
+    return (int)syscall(SYS_mkdirat, AT_FDCWD, path, mode);
+}
+
+static void *write_record(void *argument)
+{
+    (void)argument;
+    tutti_record_write("/nonexistent/hangs");
+    return NULL;
+}
+
+static int make_group_in_child(void)
+{
+    tutti_store *store = NULL;
+    tutti_group *group = NULL;
+    alarm(SOON_S); /* ends the child if it waits for the recorder's lock */
+    EXPECT(tutti_store_memory(NULL, &store) == TUTTI_OK);
+    EXPECT(tutti_create_group("tcp", store, 0, 1, NULL, &group) == TUTTI_OK);
+    EXPECT(tutti_destroy_process_group(group) == TUTTI_OK);
+    tutti_store_free(store);
+    return 0;
+}
+
+/* Forks while another thread writes the flight record. */
+static int rank_that_forks_in_record(int rank, int size, void *argument)
+{
+    pthread_t thread;
+    int status = -1;
+    (void)rank, (void)size, (void)argument;
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    EXPECT(sem_init(&in_mkdir, 0, 0) == 0 && sem_init(&may_leave, 0, 0) == 0);
+    EXPECT(pthread_create(&thread, NULL, write_record, NULL) == 0);
+    while (sem_wait(&in_mkdir) != 0) continue;
+    pid_t pid = fork();
+    if (pid == 0) _exit(make_group_in_child() != 0);
+    EXPECT(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    sem_post(&may_leave);
+    pthread_join(thread, NULL);
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static void test_fork_during_record(void **state)
+{
+    (void)state;
+    procs_run_ranks(1, rank_that_forks_in_record, NULL);
+}
+
 /* Counts the descriptors that a newly started program would inherit. */
 static int count_inherited(void)
 {
@@ -300,6 +358,7 @@ int main(void)
         cmocka_unit_test(test_failed_groups_leave_nothing),
         cmocka_unit_test(test_all_killed_leave_nothing),
         cmocka_unit_test(test_fork_after_init),
+        cmocka_unit_test(test_fork_during_record),
         cmocka_unit_test(test_nothing_is_inherited),
     };
     cmocka_set_test_filter(getenv("FAULTS_ONLY"));
