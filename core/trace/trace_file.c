@@ -23,6 +23,7 @@ static void fail(struct trace_file *file, const char *what)
 bool trace_file_open(struct trace_file *file, const char *folder, const tutti_trace_begin *begin, uint64_t tree)
 {
     file->written = 0;
+    file->pid = begin->pid;
     snprintf(file->path, sizeof file->path, "%s/rank-%d.pid-%d.%llu%s", folder, begin->rank, begin->pid,
              (unsigned long long)tree, TUTTI_TRACE_SUFFIX);
     atomic_store(&file->failed, false);
@@ -60,7 +61,7 @@ void trace_file_write(struct trace_file *file, enum tutti_trace_type type, const
     tutti_trace_block block = {TUTTI_TRACE_MAGIC, (uint32_t)type, first_bytes + second_bytes};
     struct iovec part[3] = {
         {&block, sizeof block}, {(void *)(uintptr_t)first, first_bytes}, {(void *)(uintptr_t)second, second_bytes}};
-    if (file->fd < 0 || atomic_load_explicit(&file->failed, memory_order_relaxed)) return;
+    if (file->fd < 0 || atomic_load_explicit(&file->failed, memory_order_relaxed) || file->pid != getpid()) return;
     /* A thread that is cancelled here would keep the lock of its group. */
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
     if (!write_all(file, part, 3, sizeof block + first_bytes + second_bytes)) fail(file, "write to");

@@ -5,10 +5,12 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 #include <tutti/trace.h>
 
 struct trace_file {
     int fd;             /* -1: none */
+    pid_t pid;          /* of the process that made it; its forked children do not write to it */
     atomic_bool failed; /* nothing more is written */
     size_t written;
     char path[4096];
@@ -18,7 +20,7 @@ struct trace_file {
  * warning. */
 bool trace_file_open(struct trace_file *file, const char *folder, const tutti_trace_begin *begin, uint64_t tree);
 
-/* Writes a block whose content has two parts. */
+/* Writes a block whose content has two parts.  Does nothing in a forked child. */
 void trace_file_write(struct trace_file *file, enum tutti_trace_type type, const void *first, size_t first_bytes,
                       const void *second, size_t second_bytes);
 

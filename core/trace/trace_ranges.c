@@ -58,6 +58,7 @@ void trace_ranges_pop(void *argument)
 void trace_ranges_set_file(struct trace_file *file)
 {
     pthread_mutex_lock(&all.lock);
+    if (all.file != NULL) flush_locked(); /* in a forked child this drops the parent's ranges */
     all.file = file;
     pthread_mutex_unlock(&all.lock);
 }

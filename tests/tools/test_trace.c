@@ -149,6 +149,20 @@ static void test_command_line(void **state)
 
 enum { STEPS = 30 };
 
+/* A forked child does not write to its parent's file. */
+static void push_ranges_in_child(void)
+{
+#ifndef __SANITIZE_THREAD__
+    pid_t pid = fork();
+    for (int i = 0; i < 300 && pid == 0; i++) {
+        tutti_range_push("child");
+        tutti_range_pop();
+    }
+    if (pid == 0) _exit(0);
+    waitpid(pid, NULL, 0);
+#endif
+}
+
 /* Rank 1 is late, in a range of its own. */
 static int work_in_steps(int rank, int size, void *argument)
 {
@@ -167,6 +181,7 @@ static int work_in_steps(int rank, int size, void *argument)
     if (rank == 0) EXPECT(tutti_send(tutti_view(x, 64), 1, NULL) == TUTTI_OK);
     if (rank == 1) EXPECT(tutti_recv(tutti_view(x, 64), 0, NULL) == TUTTI_OK);
     (void)size;
+    if (rank == 0) push_ranges_in_child();
     if (rank == 2) exit(0); /* the trace of a group that is not destroyed is written all the same */
     return tutti_destroy_process_group(NULL) == TUTTI_OK ? 0 : __LINE__;
 }
@@ -183,6 +198,7 @@ static void test_recording(void **state)
     assert_has(text, "clocks: one host");
     assert_has(text, "Rank 1 is a straggler");
     assert_has(text, "\ncompute ");
+    assert_null(strstr(text, "\nchild "));
     assert_has(text, "rank 1 with");
     assert_has(text, "broadcast");
     assert_has(text, "\nsend ");
