@@ -63,6 +63,7 @@ static bool open_file(void)
 static void close_file(void)
 {
     forked_forgets(file.fd);
+    file.page->magic = 0; /* a reader that has mapped it looks for a new one */
     munmap(file.page, FILE_BYTES);
     close(file.fd);
     file.page = NULL;
