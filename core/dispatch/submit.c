@@ -64,7 +64,8 @@ static inline __attribute__((always_inline)) int dispatch_or_finish(struct tutti
     fingerprint = issue_place(group, op, fingerprint, opts, op->async);
     struct record_ring *ring = group_record(group, op->sequence);
     uint32_t record = record_issue(ring, &engine->now_ns, op, fingerprint);
-    tool_issued(group->tool, op);
+    if (__builtin_expect(group->tool != NULL, 0) && group->stager.backend == NULL) /* else launch may wait */
+        tool_op_issue(group->tool, op);
     int status = dispatch_at_once(work, group, op, fingerprint, entry);
     if (status == TUTTI_REQUEST_PENDING) {
         int ended = work->status;

@@ -32,10 +32,12 @@ static inline void tool_started(const tutti_op *op)
     if (__builtin_expect(op->tool != NULL, 0)) tool_op_start(op->tool);
 }
 
-/* Ends an operation.  why: the error message, if status is not TUTTI_OK. */
-static inline void tool_ended(const tutti_op *op, int status, const char *why, bool by_thread)
+/* Ends an operation, and clears op->tool.  why: the error message, if status is not TUTTI_OK. */
+static inline void tool_ended(tutti_op *op, int status, const char *why, bool by_thread)
 {
-    if (__builtin_expect(op->tool != NULL, 0)) tool_op_end(op->tool, status, why, by_thread);
+    if (__builtin_expect(op->tool == NULL, 1)) return;
+    tool_op_end(op->tool, status, why, by_thread);
+    op->tool = NULL;
 }
 
 #endif
