@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/sized.h"
+#include "diagnose/recorder.h"
 #include "dispatch/call_memo.h"
 #include "dispatch/check.h"
 #include "dispatch/coalesce.h"
@@ -52,6 +53,19 @@ static bool wants_report(const tutti_op *op, const tutti_opts *opts)
     return op->async || opts->source != NULL || opts->received_tag != NULL || opts->received != NULL;
 }
 
+/* Reports a message that has failed at once. */
+static void fail_at_once(struct tutti_work *borrowed, struct tutti_group *group, const tutti_op *op,
+                         const tutti_opts *opts, uint32_t record, int status)
+{
+    become_work(borrowed, group, op, opts);
+    failure_explain(borrowed, &borrowed->request, status);
+    record_end(&group->record_messages, record, status, 0);
+    issue_count(group, op);
+    group->stats->failed++;
+    /* A loss may fail the group, which writes the record, too. */
+    if (status != TUTTI_ERR_PEER_LOST) recorder_failed(group, status, error_text());
+}
+
 /* Does submit_at_once's work.  Inline in the path of single calls. */
 static inline __attribute__((always_inline)) int dispatch_or_finish(struct tutti_group *group, tutti_op *op,
                                                                     uint64_t fingerprint,
@@ -86,18 +100,19 @@ static inline __attribute__((always_inline)) int dispatch_or_finish(struct tutti
         }
         return status;
     }
+    bool failed = status < 0 && status != TUTTI_ERR_UNSUPPORTED;
     if (status == TUTTI_REQUEST_DONE) {
         record_end(ring, record, TUTTI_OK, 0);
         issue_advance(group, op, fingerprint);
         issue_count(group, op);
         tool_ended(op, TUTTI_OK, NULL, false);
         if (wants_report(op, opts)) return complete_at_once(work, group, op, opts, out);
-    } else if (status < 0 && status != TUTTI_ERR_UNSUPPORTED && op->sequence == 0) {
-        become_work(work, group, op, opts);
-        failure_explain(work, &work->request, status);
+    } else if (failed && op->sequence == 0) {
+        fail_at_once(work, group, op, opts, record, status);
+    } else {
+        record_undo(ring, record);
     }
-    if (status != TUTTI_REQUEST_DONE) record_undo(ring, record);
-    if (status < 0 && status != TUTTI_ERR_UNSUPPORTED) tool_ended(op, status, error_text(), false);
+    if (failed) tool_ended(op, status, error_text(), false);
     work_give_back(engine, work);
     if (status == TUTTI_ERR_PEER_LOST) return launch_explain_loss(group, op);
     return status == TUTTI_REQUEST_COMPARE ? TUTTI_ERR_UNSUPPORTED : status;

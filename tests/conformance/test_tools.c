@@ -1,8 +1,13 @@
 /* Tools (tutti/tool.h) see each group and each operation once, in order, and counters (tutti_get_stats) agree. */
+#include <pthread.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
 #include <tutti/tool.h>
+#include <unistd.h>
 
 #include "ranks.h"
+#include "trace/trace_align.h"
 #include "usage.h"
 
 enum { SIZE = 3, OPS = 7, MESSAGES = 2 };
@@ -112,14 +117,19 @@ static int run_operations(tutti_group *group, int rank, int size)
     return 0;
 }
 
-/* A refused call is not an operation, and one that nobody joins fails. */
+/* A refused call is not an operation.  A receive that nobody joins fails, and so does one of another size than the
+ * message, which has arrived before. */
 static int fail_operations(tutti_group *group, int rank, int size)
 {
-    float x = 1;
+    float x = 1, two[2] = {1, 2};
+    tutti_message message;
     EXPECT(tutti_broadcast(tutti_view(&x, 1), size, tutti_with(.group = group)) == TUTTI_ERR_INVALID_ARGUMENT);
     if (rank == 0)
         EXPECT(tutti_recv(tutti_view(&x, 1), 1, tutti_with(.group = group, .tag = 5, .timeout_ms = 20)) ==
                TUTTI_ERR_TIMEOUT);
+    if (rank == 1) EXPECT(tutti_send(tutti_view(two, 2), 0, tutti_with(.group = group, .tag = 6)) == TUTTI_OK);
+    if (rank == 0) EXPECT(tutti_probe(1, tutti_with(.group = group, .tag = 6), &message) == TUTTI_OK);
+    if (rank == 0) EXPECT(tutti_recv(tutti_view(&x, 1), 1, tutti_with(.group = group, .tag = 6)) == TUTTI_ERR_MISMATCH);
     return 0;
 }
 
@@ -128,9 +138,9 @@ static int check_stats(tutti_group *group, int rank)
     tutti_stats stats;
     EXPECT(tutti_get_stats(group, &stats) == TUTTI_OK);
     EXPECT(stats.operations[TUTTI_ALL_REDUCE] == 5 && stats.operations[TUTTI_BARRIER] == 1);
-    EXPECT(stats.operations[TUTTI_BROADCAST] == 1 && stats.operations[TUTTI_SEND] == 1);
-    EXPECT(stats.operations[TUTTI_RECV] == (rank == 0 ? 2 : 1));
-    EXPECT(stats.failed == (rank == 0 ? 1 : 0));
+    EXPECT(stats.operations[TUTTI_BROADCAST] == 1 && stats.operations[TUTTI_SEND] == (rank == 1 ? 2 : 1));
+    EXPECT(stats.operations[TUTTI_RECV] == (rank == 0 ? 3 : 1));
+    EXPECT(stats.failed == (rank == 0 ? 2 : 0));
     EXPECT(tutti_get_stats(group, NULL) == TUTTI_ERR_INVALID_ARGUMENT);
     struct { /* of a program with older and with newer headers */
         uint64_t operations[TUTTI_STATS_KINDS], guard;
@@ -196,33 +206,97 @@ static void test_events(void **state)
 {
     (void)state;
     ranks_run(SIZE, use_group, NULL);
-    int each = OPS + MESSAGES, failed = 1, pair = 2;
+    int each = OPS + MESSAGES, failed = 2, others = 4; /* barriers of the pair, a send, a probe */
     assert_int_equal(seen.wrong, 0);
     assert_int_equal(seen.groups, SIZE + 2);
     assert_int_equal(seen.ended_groups, SIZE + 2);
-    assert_int_equal(seen.ended, SIZE * each + pair);
+    assert_int_equal(seen.ended, SIZE * each + others);
     assert_int_equal(seen.failed, failed);
     assert_int_equal(seen.issued, seen.ended + seen.failed);
     assert_true(seen.started <= seen.issued && seen.started > 0);
     assert_int_equal(seen.asynchronous, SIZE * (3 + 2 + MESSAGES)); /* parts of a coalesced range are asynchronous */
-    assert_int_equal(seen.bytes, SIZE * (16 + 16 + 32 + 8 + 32) + 4);
+    assert_int_equal(seen.bytes, SIZE * (16 + 16 + 32 + 8 + 32) + 4 + 8 + 4);
     assert_int_equal(seen.pushed, SIZE);
     assert_int_equal(seen.popped, SIZE);
 }
 
-/* The file of counters ends with the last group. */
+/* Maps the counters of this process, as tutti-info does.  Returns NULL if it does not find them. */
+static const tutti_stats_page *map_stats(void)
+{
+    char path[64], target[64];
+    for (int fd = 0; fd < 1024; fd++) {
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        ssize_t n = readlink(path, target, sizeof target - 1);
+        target[n > 0 ? n : 0] = '\0';
+        if (strstr(target, "memfd:" TUTTI_STATS_FILE) == NULL) continue;
+        void *memory = mmap(NULL, sizeof(tutti_stats_page), PROT_READ, MAP_SHARED, fd, 0);
+        return memory != MAP_FAILED ? memory : NULL;
+    }
+    return NULL;
+}
+
+static int map_in_rank_0(tutti_group *group, int rank, int size, void *argument)
+{
+    const tutti_stats_page **page = argument;
+    if (rank == 0) *page = map_stats();
+    return run_alone(group, rank, size, NULL);
+}
+
+/* The file of counters ends with the last group.  A reader that has mapped it sees that. */
 static void test_file_is_closed(void **state)
 {
+    const tutti_stats_page *page = NULL;
     (void)state;
     int before = usage_fds();
-    ranks_run(2, run_alone, NULL);
+    ranks_run(2, map_in_rank_0, &page);
     assert_int_equal(usage_fds(), before);
+    assert_non_null(page);
+    assert_true(page->n_slots == TUTTI_STATS_SLOTS && page->magic != TUTTI_STATS_MAGIC);
+    munmap((void *)(uintptr_t)page, sizeof *page);
+}
+
+/* ---- clocks ------------------------------------------------------------------------------------------------- */
+
+/* A rank of two on two hosts, whose clocks are aligned. */
+struct aligned {
+    tutti_tool_group group;
+    tutti_trace_align found;
+};
+
+static void *align(void *argument)
+{
+    struct aligned *rank = argument;
+    trace_align(&rank->group, &rank->found);
+    return NULL;
+}
+
+/* Both ranks have one clock.  The second time, the store still has the stamps of the first time. */
+static void test_clocks_align_again(void **state)
+{
+    static const int32_t hosts[2] = {0, 1};
+    tutti_store *store = NULL;
+    (void)state;
+    assert_int_equal(tutti_store_memory(NULL, &store), TUTTI_OK);
+    for (uint64_t id = 1; id <= 2; id++) {
+        tutti_tool_group group = {.world_size = 2, .hosts = hosts, .store = store, .id = id};
+        struct aligned rank[2] = {{group, {0, 0}}, {group, {0, 0}}};
+        pthread_t thread[2];
+        rank[1].group.rank = 1;
+        assert_int_equal(pthread_create(&thread[1], NULL, align, &rank[1]), 0);
+        usleep(20000);
+        assert_int_equal(pthread_create(&thread[0], NULL, align, &rank[0]), 0);
+        for (int i = 0; i < 2; i++) pthread_join(thread[i], NULL);
+        assert_true(rank[1].found.error_ns > 0);
+        assert_true(llabs((long long)rank[1].found.offset_ns) <= (long long)rank[1].found.error_ns);
+    }
+    tutti_store_free(store);
 }
 
 int main(void)
 {
     ranks_setup();
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_tables), cmocka_unit_test(test_events),
-                                       cmocka_unit_test(test_file_is_closed)};
+                                       cmocka_unit_test(test_file_is_closed),
+                                       cmocka_unit_test(test_clocks_align_again)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
