@@ -5,6 +5,7 @@ with async_op return a Work if it is true.  Tensors are what tutti.view takes; t
 number of elements.  Ranks (root, src, dst) are global, as in torch, unless group_rank is true."""
 
 import ctypes
+import threading
 from contextlib import contextmanager
 from ctypes import byref, c_bool, c_int64, c_void_p
 from typing import List, NamedTuple, Optional, Sequence
@@ -53,12 +54,12 @@ class _Call:
     def run(self, function, *arguments, async_op=False):
         check(function(*arguments, *sized(self.opts)))
         if not self.handle:  # queued between coalescing() and its end
-            _coalesced[-1].append(self.keep)
+            _coalesced.keep.append(self.keep)
             return None
         return finish(self.handle, self.keep, async_op=async_op)
 
 
-_coalesced: List[list] = []  # one list for each open coalescing(), of what its calls keep
+_coalesced = threading.local()  # .keep: what the calls of this thread's open coalescing() keep
 
 
 def broadcast(tensor, root: int = 0, group=None, async_op=False, *, timeout=None, group_rank=False) -> Optional[Work]:
@@ -262,11 +263,11 @@ def probe(src: int = ANY_SOURCE, group=None, tag: int = ANY_TAG, *, wait=True, t
 def coalescing(group: Optional[Group] = None):
     """Starts the calls of the block together, at its end, and waits for them.  The calls take no async_op."""
     check(lib.tutti_coalesce_begin(handle_of(group)))
-    _coalesced.append([])
+    _coalesced.keep = keep = []
     try:
         yield
     finally:
-        keep, handle = _coalesced.pop(), c_void_p()
+        handle = c_void_p()
         check(lib.tutti_coalesce_end(handle_of(group), byref(handle)))
         if handle:
             finish(handle, keep)
