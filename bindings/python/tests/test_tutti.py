@@ -51,12 +51,16 @@ class Threads(unittest.TestCase):
     """Ranks as threads of this process, over a store in memory."""
 
     def test_ranks(self):
-        store, sums = tutti.Store.memory(), {}
+        store, sums, kept, barrier = tutti.Store.memory(), {}, {}, threading.Barrier(3)
 
         def rank_main(rank):
             with tutti.create_group("tcp", store, rank, 3) as group:
                 x = np.full(3, rank + 1)
                 tutti.all_reduce(x, group=group)
+                with tutti.coalescing(group):
+                    barrier.wait()  # all threads are inside, and a call keeps its tensors with its own thread's
+                    tutti.all_reduce(x, tutti.MAX, group)
+                    kept[rank] = len(tutti.operations._coalesced.keep)
                 sums[rank] = x.tolist()
 
         threads = [threading.Thread(target=rank_main, args=(r,)) for r in range(3)]
@@ -65,6 +69,7 @@ class Threads(unittest.TestCase):
         for thread in threads:
             thread.join()
         self.assertEqual(sums, {r: [6, 6, 6] for r in range(3)})
+        self.assertEqual(kept, {r: 1 for r in range(3)})
 
 
 class Stores(unittest.TestCase):
@@ -129,6 +134,12 @@ class Calls(unittest.TestCase):
             tutti.init_process_group("gloo")
         self.assertIn("gloo", str(caught.exception))
         self.assertTrue(tutti.is_backend_available("tcp"))
+
+    def test_timeouts(self):
+        found = [tutti._library.milliseconds(s) for s in (None, 0, 0.25, 1e30, float("inf"))]
+        self.assertEqual(found, [0, tutti._library.NOW, 250, tutti._library.INFINITE, tutti._library.INFINITE])
+        with self.assertRaises(tutti.InvalidArgument):
+            tutti._library.milliseconds(-1)
 
     def test_library(self):
         for value, part in (("/nonexistent.so", "was not found"), (os.environ.get("TUTTI_OTHER_ABI", ""), "has ABI")):

@@ -236,4 +236,4 @@ def milliseconds(timeout) -> int:
         raise errors.InvalidArgument(f"the timeout is {seconds} s; pass 0 or more, or None for the default")
     if seconds == float("inf"):
         return INFINITE
-    return int(seconds * 1000) or NOW
+    return min(int(seconds * 1000), INFINITE) or NOW
