@@ -125,11 +125,12 @@ def groups(rank, n):
     assert x[0] == odd.size == len(range(rank % 2, n, 2))
     odd.destroy()
     odd.destroy()
-    try:
-        tutti.barrier(odd)
-        raise SystemExit("a destroyed group was taken")
-    except tutti.InvalidArgument as error:
-        assert "destroyed" in str(error)
+    for use in (tutti.barrier, lambda group: group.rank, lambda group: group.name):
+        try:
+            use(odd)
+            raise SystemExit("a destroyed group was taken")
+        except tutti.InvalidArgument as error:
+            assert "destroyed" in str(error)
     assert "tcp" in tutti.get_backend() and tutti.describe() and tutti.get_host(0) == 0
 
 

@@ -21,21 +21,21 @@ class Group:
     @property
     def rank(self) -> int:
         """This rank's number in the group; -1 if it is not a member."""
-        return lib.tutti_get_rank(self._handle)
+        return lib.tutti_get_rank(handle_of(self))
 
     @property
     def size(self) -> int:
         """The number of ranks; -1 if this rank is not a member."""
-        return lib.tutti_get_world_size(self._handle)
+        return lib.tutti_get_world_size(handle_of(self))
 
     @property
     def name(self) -> str:
-        return lib.tutti_get_name(self._handle).decode()
+        return lib.tutti_get_name(handle_of(self)).decode()
 
     @property
     def backend(self) -> str:
         """Its backends as a map, "cpu:tcp"."""
-        return lib.tutti_get_backend(self._handle).decode()
+        return lib.tutti_get_backend(handle_of(self)).decode()
 
     def destroy(self) -> None:
         """Destroys the group.  Does nothing the second time."""
