@@ -9,7 +9,7 @@ from ._library import DEFAULT_TIMEOUT, NOW, check, lib, milliseconds
 _SLICE_MS = 200  # between two looks at Python's signals
 
 _dropped = []  # works that nobody waits for, with the memory that they use
-_lock = threading.Lock()
+_lock = threading.RLock()  # the garbage collector may call __del__ in a thread that holds it
 
 
 def _free_dropped():
