@@ -47,11 +47,29 @@ static bool append(void **array, size_t *n, const void *records, size_t count, s
     return true;
 }
 
+/* Returns the bytes of the character at text, or 0 if it is no UTF-8 or a control character.  JSON takes nothing else.
+ */
+static int character_bytes(const unsigned char *at)
+{
+    static const uint32_t least[] = {' ', 0xa0, 0x800, 0x10000}; /* by the number of bytes after the first */
+    int more = at[0] < 0x80 ? 0 : at[0] < 0xc0 ? -1 : at[0] < 0xe0 ? 1 : at[0] < 0xf0 ? 2 : at[0] < 0xf8 ? 3 : -1;
+    uint32_t code = more > 0 ? at[0] & (0x3fU >> more) : at[0];
+    for (int i = 1; i <= more; i++) {
+        if ((at[i] & 0xc0) != 0x80) return 0;
+        code = code << 6 | (at[i] & 0x3f);
+    }
+    bool is_surrogate = code >= 0xd800 && code < 0xe000;
+    return more < 0 || code < least[more] || code > 0x10ffff || is_surrogate ? 0 : more + 1;
+}
+
 static void end_text(char *text, size_t size)
 {
     text[size - 1] = '\0';
-    for (char *at = text; *at != '\0'; at++)
-        if (*at < ' ') *at = '?';
+    while (*text != '\0') {
+        int bytes = character_bytes((const unsigned char *)text);
+        if (bytes == 0) *text = '?';
+        text += bytes > 0 ? bytes : 1;
+    }
 }
 
 static bool take_begin(struct load_rank *rank, const void *content, size_t bytes)
