@@ -4,8 +4,10 @@
 #include "dispatch/hazards.h"
 #include "dispatch/packing.h"
 
+/* Gives the work a record.  Probes have none: a program that polls would fill the ring with them. */
 static void record(struct tutti_work *work)
 {
+    if (work->op.kind == TUTTI_COPY || work->op.kind == TUTTI_PROBE) return;
     work->record =
         record_issue(group_record(work->group, work->op.sequence), &work->engine->now_ns, &work->op, work->fingerprint);
 }
@@ -24,7 +26,7 @@ int issue_new(struct tutti_group *group, tutti_op *op, uint64_t fingerprint, con
         work_release_locked(work);
         return status;
     }
-    if (op->kind != TUTTI_COPY) record(work);
+    record(work);
     *out = work;
     return TUTTI_OK;
 }

@@ -107,6 +107,11 @@ static int exchange(void)
         TRY(tutti_isend(tutti_view(&out[i], 1), peer, NULL, &works[1]) == TUTTI_OK);
         TRY(tutti_wait_all(works, 2, TUTTI_DEFAULT_TIMEOUT) == TUTTI_OK);
     }
+    for (int i = 0; i < MESSAGES; i++) { /* which do not displace the messages */
+        bool found;
+        tutti_message message;
+        TRY(tutti_iprobe(peer, NULL, &found, &message) == TUTTI_OK && !found);
+    }
     return 0;
 }
 
