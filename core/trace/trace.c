@@ -126,6 +126,14 @@ static void free_stream(struct stream *stream)
 
 /* ---- groups ------------------------------------------------------------------------------------------------ */
 
+/* Returns an id that differs from those of a job's earlier starts, whose files are in the same folder. */
+static uint64_t id_of(const tutti_tool_group *group)
+{
+    int64_t restarts = 0;
+    (void)env_int("TUTTI_RESTART_COUNT", 0, 0, INT32_MAX, &restarts);
+    return group->id + (uint64_t)restarts * UINT64_C(0x9e3779b97f4a7c15);
+}
+
 static void write_group(struct stream *stream, uint32_t number, const tutti_tool_group *group)
 {
     static const int32_t padding;
@@ -133,7 +141,7 @@ static void write_group(struct stream *stream, uint32_t number, const tutti_tool
     size_t bytes = sizeof(tutti_trace_group) + ranks + (group->world_size % 2 != 0 ? sizeof padding : 0);
     tutti_trace_group *block = calloc(1, bytes);
     if (block == NULL) return;
-    block->id = group->id;
+    block->id = id_of(group);
     block->number = number;
     block->rank = group->rank;
     block->world_size = group->world_size;

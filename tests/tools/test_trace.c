@@ -208,6 +208,22 @@ static void test_recording(void **state)
     trace_remove(folder);
 }
 
+/* The collectives of a job that starts again are not taken for those of its first start. */
+static void test_restarted(void **state)
+{
+    char folder[64];
+    (void)state;
+    trace_make_folder(folder);
+    for (int i = 0; i < 2; i++) {
+        setenv("TUTTI_RESTART_COUNT", i == 0 ? "0" : "1", 1);
+        procs_run_ranks(3, work_in_steps, folder);
+    }
+    unsetenv("TUTTI_RESTART_COUNT");
+    assert_int_equal(run("report %s", folder), 0);
+    assert_has(text, "3 ranks on 1 hosts, 190 operations, 62 collectives");
+    trace_remove(folder);
+}
+
 /* Runs the steps with one warning at most about the trace, and none about anything else. */
 static int work_with_warning(int rank, int size, void *argument)
 {
@@ -322,10 +338,10 @@ int main(int argc, char **argv)
 {
     if (argc == 2 && strcmp(argv[1], "watched") == 0) return be_watched();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_report),       cmocka_unit_test(test_clocks),      cmocka_unit_test(test_merge),
-        cmocka_unit_test(test_cut_files),    cmocka_unit_test(test_wrong_bytes), cmocka_unit_test(test_command_line),
-        cmocka_unit_test(test_recording),    cmocka_unit_test(test_no_folder),   cmocka_unit_test(test_full_disk),
-        cmocka_unit_test(test_loaded_tools), cmocka_unit_test(test_watch),
+        cmocka_unit_test(test_report),    cmocka_unit_test(test_clocks),       cmocka_unit_test(test_merge),
+        cmocka_unit_test(test_cut_files), cmocka_unit_test(test_wrong_bytes),  cmocka_unit_test(test_command_line),
+        cmocka_unit_test(test_recording), cmocka_unit_test(test_restarted),    cmocka_unit_test(test_no_folder),
+        cmocka_unit_test(test_full_disk), cmocka_unit_test(test_loaded_tools), cmocka_unit_test(test_watch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,6 +37,14 @@ static int host_count(const struct load *load)
     return n;
 }
 
+/* Counts the ranks.  One has a file for each of its groups' trees, and for each start of the job. */
+static int rank_count(const struct load *load)
+{
+    int n = 0;
+    for (int i = 0; i < load->n; i++) n += i == 0 || load->ranks[i].begin.rank != load->ranks[i - 1].begin.rank;
+    return n;
+}
+
 static void print_clocks(const struct load *load)
 {
     int64_t most = 0;
@@ -56,10 +64,10 @@ static void print_clocks(const struct load *load)
 
 static void print_head(const struct load *load, const struct report *report)
 {
-    printf("%d ranks on %d hosts, %zu operations, %lld collectives of two or more ranks\n", load->n, host_count(load),
+    int ranks = rank_count(load), world_size = load->ranks[0].begin.world_size;
+    printf("%d ranks on %d hosts, %zu operations, %lld collectives of two or more ranks\n", ranks, host_count(load),
            load->n_ops, (long long)report->n_steps);
-    if (load->n < load->ranks[0].begin.world_size)
-        printf("files of %d of %d ranks are there\n", load->n, load->ranks[0].begin.world_size);
+    if (ranks < world_size) printf("files of %d of %d ranks are there\n", ranks, world_size);
     print_clocks(load);
 }
 
