@@ -4,8 +4,9 @@
  *   KEYS[2]  calls   a hash: for each link "N REPLY", the number of its last write and the reply to it
  *
  * A write is sent again if its reply is lost.  Its link and number tell whether it was done, and then its reply is
- * repeated.  A link that is not in `calls` was forgotten: the server has lost the job's data.  Both hashes expire a
- * fixed time after the last write, so that a job that was killed leaves nothing for ever.
+ * repeated.  A write that arrives after a later one of its link is refused: its call has ended, or has sent it again
+ * over another connection.  A link that is not in `calls` was forgotten: the server has lost the job's data.  Both
+ * hashes expire a fixed time after the last write, so that a job that was killed leaves nothing for ever.
  *
  * A write that creates a key publishes it, which wakes the calls that wait for it. */
 #ifndef STORE_REDIS_SCRIPTS_H
@@ -14,6 +15,7 @@
 #define REDIS_EXPIRE_S "604800" /* 7 days */
 #define REDIS_LOST_TEXT "TUTTILOST"
 #define REDIS_LARGE_TEXT "TUTTILARGE"
+#define REDIS_LATE_TEXT "TUTTILATE a later write of this connection is done"
 
 /* calls, id, expiry */
 static const char redis_script_register[] = "redis.call('HSET', KEYS[1], ARGV[1], '0 ')\n"
@@ -26,6 +28,7 @@ static const char redis_script_register[] = "redis.call('HSET', KEYS[1], ARGV[1]
     "if not last then return redis.error_reply('" REDIS_LOST_TEXT "') end\n"                                           \
     "local number, reply = string.match(last, '^(%d+) (.*)$')\n"                                                       \
     "if number == ARGV[2] then return reply end\n"                                                                     \
+    "if tonumber(number) > tonumber(ARGV[2]) then return redis.error_reply('" REDIS_LATE_TEXT "') end\n"               \
     "local function write(key, value)\n"                                                                               \
     "  if redis.call('HSET', KEYS[1], key, value) == 1 then\n"                                                         \
     "    redis.call('PUBLISH', KEYS[1] .. ':' .. key, '') end\n"                                                       \
