@@ -16,8 +16,12 @@
 #include "base/token.h"
 #include "store/redis_scripts.h"
 #include "store/socket.h"
+#include "store/store_impl.h"
 
-enum { CONNECT_MS = 5000 };
+enum {
+    CONNECT_MS = 5000,
+    REPLY_MAX = 2 * STORE_BATCH_BYTES /* limit of a reply's bytes: the scripts return half of that */
+};
 
 static int report_lost(const struct redis_target *target, const char *what, enum redis_retry *retry)
 {
@@ -62,6 +66,10 @@ static int receive_some(struct redis_link *link, const struct redis_target *targ
         char buffer[4096];
         ssize_t bytes = recv(link->fd, buffer, sizeof buffer, 0);
         if (bytes > 0) {
+            link->received += (size_t)bytes;
+            if (link->received > REPLY_MAX)
+                return error_set(TUTTI_ERR_STORE, "redis store %s: a reply has more than %d bytes; check the address",
+                                 target->text, REPLY_MAX);
             if (redisReaderFeed(link->reader, buffer, (size_t)bytes) == REDIS_OK) return 1;
             return error_set(TUTTI_ERR_NO_MEMORY, "redis store %s: out of memory for a reply", target->text);
         }
@@ -87,7 +95,10 @@ int redis_link_receive(struct redis_link *link, const struct redis_target *targe
                              "which is not supported",
                              target->text);
         *reply = parsed;
-        if (parsed != NULL) return TUTTI_OK;
+        if (parsed != NULL) {
+            link->received = 0;
+            return TUTTI_OK;
+        }
         status = receive_some(link, target, deadline_ns, retry);
     }
     return status;
@@ -283,6 +294,7 @@ void redis_link_disconnect(struct redis_link *link, bool forked)
     }
     if (link->reader != NULL) redisReaderFree(link->reader);
     link->reader = NULL;
+    link->received = 0;
     link->fd = -1;
 }
 

@@ -21,6 +21,7 @@ struct redis_link {
     int fd; /* -1: not connected */
     struct descriptor_identity identity;
     redisReader *reader;
+    size_t received;         /* bytes of the reply that is arriving */
     char id[REDIS_ID_BYTES]; /* random; a field of calls_key once `registered` */
     bool registered;
     uint64_t sequence; /* of the last write that was sent */
