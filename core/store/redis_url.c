@@ -13,8 +13,10 @@ enum { DEFAULT_PORT = 6379 };
 const char *redis_url_hide(const char *url, char text[REDIS_URL_TEXT_MAX])
 {
     const char *begin = strstr(url, "://"), *at = strrchr(url, '@'); /* the last one: a password may have others */
-    if (begin == NULL || at == NULL || at < begin)
+    if (at == NULL)
         snprintf(text, REDIS_URL_TEXT_MAX, "%.200s", url);
+    else if (begin == NULL || at < begin) /* mistyped, and may still hold a password */
+        snprintf(text, REDIS_URL_TEXT_MAX, "***%.180s", at);
     else
         snprintf(text, REDIS_URL_TEXT_MAX, "%.*s://***%.180s", (int)(begin - url < 20 ? begin - url : 20), url, at);
     return text;
