@@ -4,6 +4,7 @@
 
 #include "base/env.h"
 #include "base/error.h"
+#include "base/token.h"
 #include "bootstrap/rendezvous_spec.h"
 #include "store/redis_url.h"
 
@@ -97,12 +98,12 @@ static int parse_redis(const char *url, size_t n, struct rendezvous_spec *spec)
     struct redis_url parsed;
     if (n >= sizeof spec->path) return report_url("redis://..", "it is too long");
     int status = redis_url_parse(url, env_string("TUTTI_JOB_ID", NULL), &parsed);
-    if (status != TUTTI_OK) return status;
     memcpy(spec->path, url, n);
     spec->path[n] = '\0';
     strcpy(spec->host, parsed.host); /* the way to it shows which interface leads to the other hosts */
     spec->port = parsed.port;
-    return TUTTI_OK;
+    token_wipe(&parsed, sizeof parsed);
+    return status;
 }
 
 int rendezvous_spec_from_url(const char *url, struct rendezvous_spec *spec)
