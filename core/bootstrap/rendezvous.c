@@ -278,15 +278,19 @@ int rendezvous_join(const struct rendezvous_args *args, struct rendezvous *out)
     return status;
 }
 
-/* Deletes the world's keys if all other ranks have left.  A failure is harmless: the keys expire. */
+/* Deletes the world's keys if all other ranks have left.  A failure is harmless: the keys expire.  So it does not wait
+ * for a server that is away. */
 static void clear_store(const struct rendezvous *rendezvous)
 {
-    int64_t left = 0;
     char text[ERROR_TEXT_MAX];
+    struct store_slice gone = {"gone", 4};
+    struct store_request request = {.op = STORE_ADD, .n_keys = 1, .keys = &gone, .number = 1, .prompt = true};
+    struct store_reply left;
     snprintf(text, sizeof text, "%s", error_text());
+    request.deadline_ns = clock_deadline_ns(RENDEZVOUS_CLEAR_MS);
     tutti_store_set_timeout(rendezvous->store, RENDEZVOUS_CLEAR_MS);
-    int status = tutti_store_add(rendezvous->store, "gone", 1, &left);
-    if (status == TUTTI_OK && left == rendezvous->world_size) status = store_clear_all(rendezvous->store);
+    int status = store_call(rendezvous->store, &request, &left);
+    if (status == TUTTI_OK && left.number == rendezvous->world_size) status = store_clear_all(rendezvous->store);
     if (status != TUTTI_OK) error_set(status, "%s", text);
 }
 
