@@ -126,12 +126,20 @@ static void rank_text(int rank, char text[16])
         snprintf(text, 16, "%.12s", read_env("RANK", "-"));
 }
 
+/* A line of text has no control characters: what a variable or a peer sends cannot forge lines. */
+static void clean(char *text)
+{
+    for (; *text != '\0'; text++)
+        if ((unsigned char)*text < ' ' || *text == 0x7f) *text = ' ';
+}
+
 /* Formats "2026-11-25T20:26:12.000123Z node1:4711 tutti[2] warn store: text\n".  Returns its length. */
 static size_t format_line(const tutti_log_line *line, const char *rank, char text[LINE_MAX_BYTES])
 {
     size_t used = (size_t)format_time(text, LINE_MAX_BYTES, line->unix_ns);
     snprintf(text + used, LINE_MAX_BYTES - used - 1, " %s:%d tutti[%s] %s %.24s: %s", settings.host, (int)getpid(),
              rank, log_level_names[line->level], line->subsystem, line->text);
+    clean(text); /* a subsystem's name and RANK are the program's */
     used = strlen(text);
     text[used] = '\n';
     return used + 1;
@@ -195,13 +203,6 @@ static void report_left_out(int64_t now_ns, bool to_logger)
 static void report_left_out_at_exit(void)
 {
     report_left_out(INT64_MAX, false);
-}
-
-/* A line of text has no control characters: what a variable or a peer sends cannot forge lines. */
-static void clean(char *text)
-{
-    for (; *text != '\0'; text++)
-        if ((unsigned char)*text < ' ' || *text == 0x7f) *text = ' ';
 }
 
 /* Writes a line that TUTTI_LOG wants.  Not cancelled inside, because locks are held and the logger is counted. */

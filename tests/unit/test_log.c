@@ -123,6 +123,7 @@ static void log_some(void)
     tutti_log("ucx", TUTTI_LOG_INFO, "of a plug-in");
     tutti_log("ucx", TUTTI_LOG_DEBUG, "not of a plug-in");
     tutti_log(NULL, TUTTI_LOG_WARN, "forged\n2026 line\x1b[31m");
+    tutti_log("a\nb", TUTTI_LOG_WARN, "forged name");
     tutti_log("net", 7, "no level");
     tutti_log("net", -1, "no level");
 }
@@ -134,7 +135,8 @@ static void test_lines(void **state)
     regex_t line;
     char *text = RUN(log_some, "TUTTI_LOG=error,store:debug,plugin:info,bad", "RANK=3");
     gethostname(host, sizeof host);
-    assert_lines(text, 4);
+    assert_lines(text, 5);
+    assert_has(text, " warn a b: forged name\n");
     assert_has(text, "warn init: TUTTI_LOG: \"bad\" is neither");
     assert_has(text, " tutti[3] debug store: wanted 1\n");
     assert_has(text, " tutti[3] info ucx: of a plug-in\n");
