@@ -234,5 +234,6 @@ void log_print(int level, enum log_subsystem subsystem, const char *format, ...)
 void log_vas(const char *subsystem, int level, const char *format, va_list args)
 {
     if (level < LOG_ERROR || level > LOG_DEBUG || !log_enabled(level, log_subsystem_find(subsystem))) return;
+    ensure_settings(); /* another thread may have read them */
     print(level, subsystem, format, args);
 }

@@ -4,9 +4,11 @@
 #include <limits.h>
 #include <pthread.h>
 #include <regex.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -423,6 +425,41 @@ static void test_logger(void **state)
     free(text);
 }
 
+static atomic_bool has_read;
+
+static void *read_settings(void *argument)
+{
+    tutti_log("net", TUTTI_LOG_DEBUG, "not wanted");
+    /* relaxed: TSan must not take it for what orders the settings */
+    atomic_store_explicit(&has_read, true, memory_order_relaxed);
+    return argument;
+}
+
+static void *log_after(void *argument)
+{
+    while (!atomic_load_explicit(&has_read, memory_order_relaxed)) sched_yield();
+    tutti_log("net", TUTTI_LOG_WARN, "with another thread's settings");
+    return argument;
+}
+
+/* The settings that one thread has read are those of another.  TSan sees it if they are not. */
+static void log_by_two(void)
+{
+    pthread_t reads, logs;
+    pthread_create(&logs, NULL, log_after, NULL);
+    pthread_create(&reads, NULL, read_settings, NULL);
+    pthread_join(reads, NULL);
+    pthread_join(logs, NULL);
+}
+
+static void test_two_threads(void **state)
+{
+    (void)state;
+    char *text = RUN(log_by_two, "TUTTI_LOG=warn");
+    assert_lines(text, 1);
+    free(text);
+}
+
 /* A child that is forked while other threads are inside the logger and hold its locks. */
 static void fork_while_logging(void)
 {
@@ -480,7 +517,7 @@ int main(void)
         cmocka_unit_test(test_file_fails),     cmocka_unit_test(test_file_closed),
         cmocka_unit_test(test_limit),          cmocka_unit_test(test_processes_do_not_mix),
         cmocka_unit_test(test_repeated_lines), cmocka_unit_test(test_logger),
-        cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_two_threads),    cmocka_unit_test(test_fork),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
