@@ -79,8 +79,9 @@ template <typename T> constexpr tutti_dtype dtype_of()
 }
 
 /* A tensor over memory of the caller's: from a tutti_tensor, a pointer and a number, a scalar's reference, or anything
- * with data() and size() (std::vector, std::array, std::span).  Outputs are taken by non-const reference; a temporary
- * container is refused where its memory would be gone before the call ends. */
+ * with data() and size() (std::vector, std::array, std::span).  A temporary container is refused, because its memory
+ * would be gone before an asynchronous call ends.  A const one is for inputs: as an output it compiles, and must not be
+ * passed, because the call writes to it. */
 class tensor
 {
   public:
