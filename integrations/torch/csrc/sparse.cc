@@ -188,8 +188,10 @@ c10::intrusive_ptr<c10d::Work> SparseReductions::start(const at::Tensor &tensor,
     check(tutti_all_gather_into_tensor(to_tensor(reduction->shapes), to_tensor(reduction->shape), &gather_opts));
     running_->add(1);
     try {
-        std::thread([running = running_, reduction, work] {
+        std::thread([running = running_, reduction, work]() mutable {
             work->end(finish_reduction(*reduction));
+            reduction.reset(); // a tensor may take Python's lock, which await_all's caller may end
+            work.reset();
             running->add(-1);
         }).detach();
     } catch (...) {
