@@ -1,9 +1,12 @@
 /* The store on a redis server: restarts, lost connections, passwords, jobs, and the init method.  What all kinds of
  * stores do, test_store and test_store_waits test. */
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <sys/socket.h>
 
 #include "base/clock.h"
 #include "redis_server.h"
@@ -78,6 +81,8 @@ static void test_urls(void **state)
                                       "redis://:se/secret@h/j",
                                       "redis://:secret@a:b:c/j",
                                       "rediss://:secret@h/j",
+                                      "redis:/:secret@h/j",
+                                      ":secret@h://j",
                                       "redis://:secret@[::1]x/j"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         if (redis_url_parse(bad[i], NULL, &url) != TUTTI_ERR_INVALID_ARGUMENT) fail_msg("accepted: %s", bad[i]);
@@ -143,6 +148,22 @@ static void test_lost_connections(void **state)
     OK(tutti_store_add(store, "sum", 0, &sum));
     assert_true(want > 0);
     assert_int_equal(sum, want);
+    tutti_store_free(store);
+}
+
+/* A write of a call that has given up arrives after a later write of the same connection: it changes nothing. */
+static void test_late_write(void **state)
+{
+    (void)state;
+    tutti_store *store;
+    start_server((struct redis_server){0});
+    OK(open_store("", "job", 5000, &store));
+    OK(tutti_store_set(store, "key", "later", 5));
+    redis_server_ask(&server,
+                     "EVAL \"local c = KEYS[1] return redis.call('HSET', c, redis.call('HKEYS', c)[1], '9 0')\""
+                     " 1 tutti:{job}:calls"); /* the write of number 9 is done */
+    FAILS(tutti_store_set(store, "key", "late", 4), TUTTI_ERR_STORE);
+    store_fixture_check_value(store, "key", "later");
     tutti_store_free(store);
 }
 
@@ -240,6 +261,38 @@ static void test_gone(void **state)
     assert_null(store);
 }
 
+/* Answers the first request with a text that does not end. */
+static void *answer_without_end(void *argument)
+{
+    static const char zeros[1 << 16];
+    int fd = accept(*(int *)argument, NULL, NULL);
+    char request[4096];
+    ssize_t bytes = recv(fd, request, sizeof request, 0);
+    if (bytes > 0) bytes = send(fd, "$60000000\r\n", 11, MSG_NOSIGNAL);
+    for (int i = 0; i < 1000 && bytes > 0; i++) bytes = send(fd, zeros, sizeof zeros, MSG_NOSIGNAL);
+    close(fd);
+    return NULL;
+}
+
+static void test_reply_without_end(void **state)
+{
+    (void)state;
+    tutti_store *store;
+    pthread_t thread;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof address;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, bytes), 0);
+    assert_int_equal(listen(fd, 1), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &bytes), 0);
+    server = (struct redis_server){.port = ntohs(address.sin_port)};
+    pthread_create(&thread, NULL, answer_without_end, &fd);
+    FAILS(open_store("", "job", 5000, &store), TUTTI_ERR_STORE);
+    assert_says("a reply has more than 25165824 bytes");
+    pthread_join(thread, NULL);
+    close(fd);
+}
+
 /* ---- passwords and jobs -------------------------------------------------------------------------------------- */
 
 static void test_password(void **state)
@@ -333,18 +386,37 @@ static void test_left_over(void **state)
     tutti_store_free(store);
 }
 
+/* A rank that leaves does not wait for a server that is gone. */
+static void test_leave_without_server(void **state)
+{
+    (void)state;
+    char url[160];
+    struct rendezvous world;
+    start_server((struct redis_server){0});
+    snprintf(url, sizeof url, "redis://127.0.0.1:%u/job?rank=0&world_size=1", server.port);
+    struct rendezvous_args args = {.init_method = url, .rank = -1, .world_size = -1, .timeout_ms = 20000};
+    OK(rendezvous_join(&args, &world));
+    redis_server_end(&server, SIGKILL);
+    int64_t begun = clock_now_ns();
+    rendezvous_leave(&world);
+    assert_true(clock_now_ns() - begun < 10000000000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_urls),
         cmocka_unit_test_teardown(test_lost_connections, stop_server),
+        cmocka_unit_test_teardown(test_late_write, stop_server),
         cmocka_unit_test_teardown(test_restart, stop_server),
         cmocka_unit_test_teardown(test_lost_data, stop_server),
         cmocka_unit_test_teardown(test_gone, stop_server),
+        cmocka_unit_test_teardown(test_reply_without_end, stop_server),
         cmocka_unit_test_teardown(test_password, stop_server),
         cmocka_unit_test_teardown(test_jobs, stop_server),
         cmocka_unit_test_teardown(test_init_method, stop_server),
         cmocka_unit_test_teardown(test_left_over, stop_server),
+        cmocka_unit_test_teardown(test_leave_without_server, stop_server),
     };
     const char *why = redis_server_missing();
     if (why != NULL) {
