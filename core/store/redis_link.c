@@ -129,13 +129,20 @@ static bool begins(const redisReply *reply, const char *word)
     return reply->len >= n && memcmp(reply->str, word, n) == 0;
 }
 
+/* True of the error of a server that will take the request later. */
+static bool says_later(const redisReply *reply)
+{
+    return begins(reply, "LOADING") || begins(reply, "BUSY") || begins(reply, "TRYAGAIN") ||
+           begins(reply, "ERR max number of clients");
+}
+
 int redis_link_report(const struct redis_target *target, const redisReply *reply, enum redis_retry *retry)
 {
     *retry = REDIS_FINAL;
     if (reply->type != REDIS_REPLY_ERROR)
         return error_set(TUTTI_ERR_STORE, "redis store %s: a reply of type %d does not fit the request", target->text,
                          reply->type);
-    if (begins(reply, "LOADING") || begins(reply, "BUSY") || begins(reply, "TRYAGAIN")) *retry = REDIS_AWAY;
+    if (says_later(reply)) *retry = REDIS_AWAY;
     if (begins(reply, "NOAUTH") || begins(reply, "WRONGPASS"))
         return error_set(TUTTI_ERR_AUTH,
                          "redis store %s: the server wants %s password; write redis://:PASSWORD@host:port/JOB or set "
@@ -197,7 +204,7 @@ static int authenticate(struct redis_link *link, const struct redis_target *targ
                      : call_words(link, target, (const char *[]){"AUTH", url->user, url->password}, 3, deadline_ns,
                                   &reply, retry);
     if (status != TUTTI_OK) return status;
-    if (reply->type == REDIS_REPLY_ERROR && begins(reply, "LOADING"))
+    if (reply->type == REDIS_REPLY_ERROR && says_later(reply))
         status = redis_link_report(target, reply, retry);
     else if (reply->type == REDIS_REPLY_ERROR) /* the server's text may quote the password */
         status = error_set(TUTTI_ERR_AUTH,

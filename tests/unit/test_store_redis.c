@@ -316,6 +316,20 @@ static void test_password(void **state)
     tutti_store_free(store);
 }
 
+/* A server that has too many clients is asked again, and not taken for one that refuses the password. */
+static void test_full_server(void **state)
+{
+    (void)state;
+    tutti_store *one, *two;
+    start_server((struct redis_server){.password = "secret"});
+    OK(open_store(":secret@", "job", 5000, &one));
+    assert_string_equal(redis_server_ask(&server, "CONFIG SET maxclients 1"), "+OK");
+    FAILS(open_store(":secret@", "job", 300, &two), TUTTI_ERR_STORE);
+    tutti_store_free(one);
+    OK(open_store(":secret@", "job", 5000, &two));
+    tutti_store_free(two);
+}
+
 /* Jobs do not see each other's keys, which expire, and a store that is closed leaves no record of itself. */
 static void test_jobs(void **state)
 {
@@ -413,6 +427,7 @@ int main(void)
         cmocka_unit_test_teardown(test_gone, stop_server),
         cmocka_unit_test_teardown(test_reply_without_end, stop_server),
         cmocka_unit_test_teardown(test_password, stop_server),
+        cmocka_unit_test_teardown(test_full_server, stop_server),
         cmocka_unit_test_teardown(test_jobs, stop_server),
         cmocka_unit_test_teardown(test_init_method, stop_server),
         cmocka_unit_test_teardown(test_left_over, stop_server),
