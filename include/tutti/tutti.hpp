@@ -144,6 +144,7 @@ class work
         int64_t ms = std::chrono::ceil<std::chrono::milliseconds>(time).count();
         int status = tutti_work_wait(handle_, ms > 0 ? ms : TUTTI_NOW);
         if (status == TUTTI_ERR_TIMEOUT && !completed()) return false;
+        if (status == TUTTI_ERR_TIMEOUT) status = tutti_work_wait(handle_, TUTTI_NOW); /* it has ended since */
         check(status);
         return true;
     }
