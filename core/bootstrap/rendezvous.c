@@ -158,16 +158,22 @@ static int register_all(const struct rendezvous_args *args, const struct rendezv
     return status;
 }
 
-static int copy_result(const struct rendezvous_spec *spec, struct rendezvous *out)
+/* Copies the places of this rank and of the store. */
+static void copy_places(const struct rendezvous_spec *spec, struct rendezvous *out)
 {
-    out->rank = spec->rank;
-    out->world_size = spec->world_size;
     out->local_rank = spec->local_rank;
     out->local_world_size = spec->local_world_size;
     out->node_rank = spec->node_rank;
     strcpy(out->address, spec->host);
     out->port = spec->port;
     out->rank0_hosts = spec->kind == RENDEZVOUS_TCP && !spec->launcher_hosts_store;
+}
+
+static int copy_result(const struct rendezvous_spec *spec, struct rendezvous *out)
+{
+    out->rank = spec->rank;
+    out->world_size = spec->world_size;
+    copy_places(spec, out);
     out->hosts = out->rank0_hosts && spec->rank == 0;
     out->clears = spec->kind == RENDEZVOUS_REDIS;
     if (spec->kind != RENDEZVOUS_FILE || spec->rank != 0) return TUTTI_OK;
@@ -343,12 +349,7 @@ static int open_late(const struct rendezvous_args *args, struct rendezvous_spec 
     if (status == TUTTI_OK) status = read_stored(out->store, "tutti/world/size", -1, &out->world_size);
     if (status != TUTTI_OK) return status;
     out->launcher_ranks = spec->launcher_hosts_store;
-    out->local_rank = spec->local_rank;
-    out->local_world_size = spec->local_world_size;
-    out->node_rank = spec->node_rank;
-    strcpy(out->address, spec->host);
-    out->port = spec->port;
-    out->rank0_hosts = spec->kind == RENDEZVOUS_TCP && !spec->launcher_hosts_store;
+    copy_places(spec, out);
     return TUTTI_OK;
 }
 
