@@ -39,7 +39,7 @@ static void calls(void **state)
         if (ran++ == 0) assert_int_equal(shell(TUTTI_RUN_PATH " -n 3 --timeout 60 %s", program), 0);
     }
     unlink(program);
-    if (ran == 0) skip();
+    if (ran == 0) skip(); /* no C++ compiler is installed */
 }
 
 /* Compiles a line after the header.  Returns true if it is accepted. */
@@ -54,7 +54,7 @@ static int takes(const char *line)
 static void refusals(void **state)
 {
     (void)state;
-    if (shell("command -v g++ >/dev/null") != 0) skip();
+    if (shell("command -v g++ >/dev/null") != 0) skip(); /* g++ is not installed */
     assert_true(takes("g.broadcast(x, 0);"));
     assert_false(takes("g.broadcast(std::vector<int>(3), 0);"));
     assert_false(takes("std::vector<long double> y(3); g.broadcast(y, 0);"));
