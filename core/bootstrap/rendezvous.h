@@ -17,7 +17,7 @@ struct rendezvous_args {
 
 struct rendezvous {
     tutti_store *store; /* the store in which the ranks registered; keys outside the prefix are free for other uses */
-    tutti_store *launcher; /* the whole of the launcher's store, of which `store` may be a part; NULL: there is none */
+    tutti_store *launcher; /* the launcher's whole store; `store` may be a part of it.  NULL: there is none */
     bool launcher_ranks;   /* the ranks have the numbers that the launcher gave them */
     int rank, world_size;
     int local_rank, local_world_size, node_rank; /* -1 if the launcher did not set them */

@@ -66,7 +66,7 @@ void meeting_pause(const struct meeting *meeting, int64_t deadline_ns)
     usleep(ms > 0 ? (useconds_t)ms * 1000 : 1000);
 }
 
-/* ---- who is gone -------------------------------------------------------------------------------------------- */
+/* ---- gone members ------------------------------------------------------------------------------------------- */
 
 /* True if this rank knows that another one is gone.  Sets *lost if the connection has ended; otherwise a timeout of the
  * group gave the rank up. */
@@ -124,7 +124,7 @@ static int write_dead(struct meeting *meeting, bool *wrote)
     return status;
 }
 
-/* ---- who is awaited ----------------------------------------------------------------------------------------- */
+/* ---- awaited members ---------------------------------------------------------------------------------------- */
 
 static bool is_skipped(const struct meeting *meeting, int64_t number)
 {
@@ -134,7 +134,7 @@ static bool is_skipped(const struct meeting *meeting, int64_t number)
 }
 
 /* True if a member of the old group has entered or is gone.  A launcher that replaces ranks sees their ends a moment
- * after their connections have ended, and says then who comes in their place. */
+ * after their connections have ended.  It then announces their replacements. */
 static bool is_settled(struct meeting *meeting, int64_t number)
 {
     const struct attendee *attendee = meeting_log_find(&meeting->log, number);

@@ -45,7 +45,7 @@ struct meeting_pair {
 struct meeting_log {
     struct attendee *attendee; /* in the order in which they are first mentioned */
     int n, capacity;
-    struct meeting_pair *pair; /* who has lost whom */
+    struct meeting_pair *pair; /* `other` has lost its connection to `one` */
     int n_pairs, pair_capacity;
     bool decided, none;
     int status; /* of the first "fail", if it came before the last "made"; else 0 */

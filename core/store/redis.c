@@ -175,7 +175,7 @@ static int call_redis(tutti_store *store, const struct store_request *request, s
 
 /* ---- opening and closing ------------------------------------------------------------------------------------- */
 
-/* Removes this store's links from the server, with the last of which the job's record of writes ends. */
+/* Removes this store's links from the server.  The last one takes the job's record of writes with it. */
 static void unregister_links(struct redis *redis)
 {
     struct redis_link *link = redis->idle[REDIS_CALLS];
