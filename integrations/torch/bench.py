@@ -3,7 +3,8 @@
     bench.py [--ranks 2,4] [--repeats N] [--ops all_reduce,..] [--sizes BYTES,..] [--groups]
              [--ddp [--parameters N,..]]
 
-Prints the median time of each, in microseconds, and gloo / tutti.  Starts the ranks itself, unless RANK is set, as by
+Prints the median time of each, in microseconds, and gloo / tutti.  After a DDP step follows the time of the same step
+with a hook that sends nothing, which no backend can go below.  Starts the ranks itself, unless RANK is set, as by
 torchrun: then it is one of them.
 """
 
@@ -133,13 +134,24 @@ def compare(rank, make, repeats, seconds, groups):
 def show(rank, size, what, times):
     if rank == 0:
         ours, theirs = times["tutti"], times["gloo"]
-        print(f"{size:2d} ranks  {what:40s} tutti {ours:10.1f}  gloo {theirs:10.1f}  {theirs / ours:6.2f}", flush=True)
+        alone = f"  alone {times['alone']:10.1f}" if "alone" in times else ""
+        line = f"{size:2d} ranks  {what:40s} tutti {ours:10.1f}  gloo {theirs:10.1f}  {theirs / ours:6.2f}{alone}"
+        print(line, flush=True)
+
+
+def keep_bucket(state, bucket):
+    done = torch.futures.Future()
+    done.set_result(bucket.buffer().div_(dist.get_world_size()))
+    return done
 
 
 def ddp_step(parameters, group):
+    """Returns a step of training by DDP, which averages nothing where the group is None."""
     width = max(8, int((parameters / 4) ** 0.5))
     model = torch.nn.Sequential(*[torch.nn.Linear(width, width) for _ in range(4)])
     model = torch.nn.parallel.DistributedDataParallel(model, process_group=group)
+    if not group:
+        model.register_comm_hook(None, keep_bucket)
     x = torch.randn(8, width)
 
     def step():
@@ -169,7 +181,7 @@ def measure(rank, size, arguments):
             show(rank, size, f"{op.__name__} {bytes}", times)
     if arguments.ddp:
         for parameters in arguments.parameters:
-            times = compare(rank, lambda g: ddp_step(parameters, g), arguments.repeats, 0.5, groups)
+            times = compare(rank, lambda g: ddp_step(parameters, g), arguments.repeats, 0.5, {**groups, "alone": None})
             show(rank, size, f"DDP step of {parameters} parameters", times)
     if arguments.groups:
         times = {name: time_call(make_groups(name), 0.1) for name in groups}
