@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "progress/engine_step.h"
+#include "progress/engine_thread.h"
 #include "progress/engine_wait.h"
 #include "progress/work.h"
 
@@ -250,6 +251,7 @@ int tutti_work_then(tutti_work *work, void (*callback)(tutti_work *work, void *a
     } else {
         work->callback = callback;
         work->argument = argument;
+        if (!ended) engine_thread_hurry(engine);
     }
     engine_unlock(engine);
     if (status == TUTTI_OK && ended) callback(work, argument);
@@ -295,6 +297,7 @@ int tutti_work_fd(tutti_work *work)
     struct engine *engine = work->engine;
     engine_lock(engine);
     if (work->event_fd < 0) work->event_fd = eventfd(work_ended(work) ? 1 : 0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (!work_ended(work)) engine_thread_hurry(engine);
     int fd = work->event_fd;
     engine_unlock(engine);
     return fd >= 0 ? fd : error_errno(TUTTI_ERR_SYSTEM, "work_fd: cannot create an eventfd");

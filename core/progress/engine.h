@@ -123,6 +123,7 @@ struct engine {
     _Atomic int64_t alert_until_ns; /* the thread reads control messages without delay until this time */
 
     atomic_bool attending; /* the thread checks often for asynchronous work; it writes this without the lock */
+    atomic_bool hurried;   /* the thread's next round comes without a grace */
 
     pthread_mutex_t sleep_lock; /* taken while the engine's lock is held */
     pthread_cond_t changed;     /* with sleep_lock: signalled when a work has ended or the poller has stopped polling */

@@ -51,7 +51,9 @@ static void attend_works(struct engine *engine)
 {
     int grace_us = GRACE_US;
     for (int quiet_us = 0; !engine->stopping && quiet_us < ATTEND_US;) {
-        nap(engine, grace_us * 1000);
+        /* relaxed: a hint; engine_thread_hurry also wakes the thread */
+        bool hurried = atomic_exchange_explicit(&engine->hurried, false, memory_order_relaxed);
+        nap(engine, hurried ? 0 : grace_us * 1000);
         quiet_us = engine->n_async > 0 ? 0 : quiet_us + grace_us;
         bool is_needed = engine->n_async > 0 && engine->callers == 0;
         grace_us = is_needed ? GRACE_US : grace_us < GRACE_MOST_US ? 2 * grace_us : GRACE_MOST_US;
@@ -111,4 +113,11 @@ void engine_thread_notify(struct engine *engine)
     engine_thread_start(engine);
     bool knows = engine->attending && !(engine->polling[POLLER_THREAD] && engine->n_async == 1);
     if (!knows) engine_wake(engine, POLLER_THREAD);
+}
+
+void engine_thread_hurry(struct engine *engine)
+{
+    /* relaxed: see attend_works */
+    if (atomic_exchange_explicit(&engine->hurried, true, memory_order_relaxed)) return;
+    engine_wake(engine, POLLER_THREAD);
 }

@@ -13,4 +13,8 @@ void engine_thread_start(struct engine *engine);
 /* Notifies the thread of an issued asynchronous operation.  Lock held. */
 void engine_thread_notify(struct engine *engine);
 
+/* Makes the thread begin at once with pending operations, because the program lets itself be told of an end rather than
+ * wait for it.  Lock held. */
+void engine_thread_hurry(struct engine *engine);
+
 #endif
