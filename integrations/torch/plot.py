@@ -23,6 +23,8 @@ def read_rows(path):
             cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
             if len(cells) == 5 and re.fullmatch(r"[0-9.]+", cells[2]):
                 rows.append((cells[0], [float(cells[2]), float(cells[4])]))
+            elif rows:
+                break
     return rows
 
 
