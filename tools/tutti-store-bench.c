@@ -1,6 +1,6 @@
 /* tutti-store-bench: measures how long a large job takes to join the tcp store, and the cost of one operation.
  *
- *   tutti-store-bench [clients] [processes]      (1000 8)
+ *   tutti-store-bench [--clients N] [--processes N] [--json]
  *
  * The parent runs the server.  Each process runs its share of the clients as threads.  Each client joins, sets a key,
  * gets its neighbour's key, and passes a barrier.
@@ -18,10 +18,51 @@
 
 #include <tutti/tutti.h>
 
-enum { PHASES = 3, PROCESSES_MAX = 64, ROUND_TRIPS = 5000 };
+#include "common/cli.h"
+#include "common/doc.h"
+#include "common/output.h"
+
+enum { PHASES = 3, OPS = 3, PROCESSES_MAX = 64, ROUND_TRIPS = 5000 };
 static const char *const phase_names[PHASES] = {"join", "exchange", "barrier"};
 
 static uint8_t token[TUTTI_TOKEN_BYTES] = "no secret is needed here";
+
+/* ---- the command line ------------------------------------------------------------------------------------------ */
+
+struct options {
+    long long clients, processes;
+    bool json, progress;
+};
+
+enum { CLIENTS, PROCESSES, JSON, PROGRESS };
+
+static const struct cli_option table[] = {
+    {"clients", "N", NULL, "clients that join at once (1000)", 'c', CLIENTS},
+    {"processes", "N", NULL, "processes, of which the clients are threads (8)", 'p', PROCESSES},
+    {"json", NULL, NULL, "print a document in JSON: docs/json.md", 0, JSON},
+    {"progress", NULL, NULL, "say how far it is on stderr, also where that is no terminal", 0, PROGRESS},
+    {0}};
+
+static bool set(void *target, int id, const char *value);
+
+static const struct cli cli = {
+    .program = "tutti-store-bench",
+    .usage = "tutti-store-bench [options]",
+    .summary = "Measures how long a large job takes to join the tcp store, and the cost of one operation.",
+    .options = table,
+    .set = set,
+};
+
+static bool set(void *target, int id, const char *value)
+{
+    struct options *options = target;
+    if (id == CLIENTS) return cli_int(&cli, "clients", value, 1, 1 << 20, &options->clients);
+    if (id == PROCESSES) return cli_int(&cli, "processes", value, 1, PROCESSES_MAX, &options->processes);
+    *(id == JSON ? &options->json : &options->progress) = true;
+    return true;
+}
+
+/* ---- the clients ------------------------------------------------------------------------------------------------ */
 
 struct shared {
     pthread_barrier_t barrier;
@@ -117,43 +158,87 @@ static int process_main(struct shared *shared, int process, int processes, int n
     return shared->failed;
 }
 
-static void print_latency(tutti_store *store)
+/* What is measured. */
+struct figures {
+    double phase_s[PHASES];
+    double requests; /* of a client */
+    double us[OPS];
+};
+
+static const char *const op_names[OPS] = {"set", "get", "add"};
+
+static void measure_ops(tutti_store *store, struct figures *figures)
 {
     char value[64] = {0};
     size_t bytes;
-    for (int op = 0; op < 3; op++) {
+    for (int op = 0; op < OPS; op++) {
         double begun = now();
         for (int i = 0; i < ROUND_TRIPS; i++) {
             if (op == 0) tutti_store_set(store, "latency", value, sizeof value);
             if (op == 1) tutti_store_get(store, "latency", value, sizeof value, &bytes, 1000);
             if (op == 2) tutti_store_add(store, "counter", 1, NULL);
         }
-        printf("%-8s %8.1f us\n", op == 0 ? "set" : op == 1 ? "get" : "add", (now() - begun) / ROUND_TRIPS * 1e6);
+        figures->us[op] = (now() - begun) / ROUND_TRIPS * 1e6;
     }
 }
 
-static int bench(struct shared *shared, tutti_store *store, int clients, int processes, double *begin)
+/* Returns 0, or 1 if a process failed. */
+static int reap(int processes)
 {
     int failed = 0;
-    for (int phase = 0; phase < PHASES; phase++) {
-        begin[phase] = now();
-        pthread_barrier_wait(&shared->barrier); /* start the phase */
-        pthread_barrier_wait(&shared->barrier); /* wait until all have finished */
-        double last = 0;
-        for (int i = 0; i < processes; i++)
-            if (shared->end[i][phase] > last) last = shared->end[i][phase];
-        printf("%-8s %8.3f s\n", phase_names[phase], last - begin[phase]);
-    }
     for (int i = 0; i < processes; i++) {
         int status = 1;
         wait(&status);
         failed |= status != 0;
     }
-    int64_t requests = 0;
-    if (!failed && tutti_store_num_requests(store, &requests) == TUTTI_OK)
-        printf("requests %8.1f a client\n", (double)requests / clients);
-    if (!failed) print_latency(store);
     return failed;
+}
+
+static int bench(struct shared *shared, tutti_store *store, const struct options *options, struct figures *figures)
+{
+    int processes = (int)options->processes;
+    struct progress progress;
+    progress_begin(&progress, PHASES + 1, options->progress);
+    for (int phase = 0; phase < PHASES; phase++) {
+        progress_step(&progress, phase_names[phase]);
+        double begin = now(), last = 0;
+        pthread_barrier_wait(&shared->barrier); /* start the phase */
+        pthread_barrier_wait(&shared->barrier); /* wait until all have finished */
+        for (int i = 0; i < processes; i++)
+            if (shared->end[i][phase] > last) last = shared->end[i][phase];
+        figures->phase_s[phase] = last - begin;
+    }
+    int64_t requests = 0;
+    int failed = reap(processes);
+    if (!failed && tutti_store_num_requests(store, &requests) == TUTTI_OK)
+        figures->requests = (double)requests / (double)options->clients;
+    progress_step(&progress, "one client's operations");
+    if (!failed) measure_ops(store, figures);
+    progress_clear(&progress);
+    return failed;
+}
+
+static void print(const struct options *options, const struct figures *figures)
+{
+    printf("%lld clients in %lld processes, on %ld cores\n", options->clients, options->processes,
+           sysconf(_SC_NPROCESSORS_ONLN));
+    for (int i = 0; i < PHASES; i++) printf("%-8s %8.3f s\n", phase_names[i], figures->phase_s[i]);
+    printf("requests %8.1f a client\n", figures->requests);
+    for (int i = 0; i < OPS; i++) printf("%-8s %8.1f us\n", op_names[i], figures->us[i]);
+}
+
+static bool write_document(const struct options *options, const struct figures *figures)
+{
+    doc *document = doc_begin("tutti-store-bench");
+    doc_int(document, "clients", options->clients);
+    doc_int(document, "processes", options->processes);
+    doc_int(document, "cores_online", sysconf(_SC_NPROCESSORS_ONLN));
+    doc *phases = doc_set(document, "seconds", doc_object());
+    for (int i = 0; i < PHASES; i++) doc_real(phases, phase_names[i], figures->phase_s[i]);
+    doc_real(document, "requests_per_client", figures->requests);
+    doc *ops = doc_set(document, "us", doc_object());
+    for (int i = 0; i < OPS; i++) doc_real(ops, op_names[i], figures->us[i]);
+    return doc_write(document, output_data());
 }
 
 /* Raises the limit of descriptors, because the server needs one for each client. */
@@ -176,28 +261,47 @@ static struct shared *make_shared(int processes)
     return shared;
 }
 
+/* Fills the options.  Returns CLI_GO_ON or the exit status. */
+static int parse(int argc, char **argv, struct options *options)
+{
+    *options = (struct options){.clients = 1000, .processes = 8};
+    int first = 0, status = cli_parse(&cli, argc, argv, options, &first);
+    if (status != CLI_GO_ON) return status;
+    for (int i = first; i < argc && i < first + 2; i++) /* as before there were options */
+        if (!set(options, i == first ? CLIENTS : PROCESSES, argv[i])) return CLI_USAGE;
+    bool good = true;
+    if (argc - first > 2)
+        good = cli_refuse(&cli, "unexpected argument \"%s\"", argv[first + 2]);
+    else if (options->clients < options->processes)
+        good = cli_refuse(&cli, "there are fewer clients (%lld) than processes (%lld)", options->clients,
+                          options->processes);
+    if (good && options->json) good = doc_is_possible("tutti-store-bench", "--json");
+    return good ? CLI_GO_ON : CLI_USAGE;
+}
+
 int main(int argc, char **argv)
 {
-    int clients = argc > 1 ? atoi(argv[1]) : 1000, processes = argc > 2 ? atoi(argv[2]) : 8;
-    if (clients < 1 || processes < 1 || processes > PROCESSES_MAX || clients < processes) {
-        fprintf(stderr, "usage: tutti-store-bench [clients] [processes, at most %d]\n", PROCESSES_MAX);
-        return 2;
-    }
+    struct options options;
+    struct figures figures = {0};
+    int status = parse(argc, argv, &options);
+    if (status != CLI_GO_ON) return status;
+    int processes = (int)options.processes, clients = (int)options.clients;
     alarm(300); /* ends a run that hangs */
     raise_descriptors();
     struct shared *shared = make_shared(processes);
     tutti_store *store = NULL;
-    double begin[PHASES];
     tutti_store_opts opts = {.token = token, .server = true, .world_size = clients};
     if (shared == NULL || tutti_store_tcp("127.0.0.1", 0, &opts, &store) != TUTTI_OK) {
-        fprintf(stderr, "cannot start the store: %s\n", shared == NULL ? strerror(errno) : tutti_last_error());
+        fprintf(stderr, "tutti-store-bench: cannot start the store: %s\n",
+                shared == NULL ? strerror(errno) : tutti_last_error());
         return 1;
     }
-    printf("%d clients in %d processes, on %ld cores\n", clients, processes, sysconf(_SC_NPROCESSORS_ONLN));
-    fflush(stdout);
     for (int i = 0; i < processes; i++)
         if (fork() == 0) _exit(process_main(shared, i, processes, clients, tutti_store_port(store)));
-    int failed = bench(shared, store, clients, processes, begin);
+    int failed = bench(shared, store, &options, &figures);
     tutti_store_free(store);
-    return failed;
+    if (failed) return failed;
+    if (options.json) return !write_document(&options, &figures);
+    print(&options, &figures);
+    return 0;
 }

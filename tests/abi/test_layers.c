@@ -218,7 +218,7 @@ static const struct rule {
     {"examples/*_tool/*", "<tutti/tool.h>"},
     {"examples/*", PUBLIC " <tutti/train/*>"},
     {"train/*", PUBLIC " <tutti/train/*>"}, /* what it lacks there, other programs lack too */
-    {"tools/*", PUBLIC " <tutti/stats.h> <tutti/trace.h> bench/* run/* conformance/* info/* trace/*"},
+    {"tools/*", PUBLIC " <tutti/stats.h> <tutti/trace.h> common/* bench/* run/* conformance/* info/* trace/*"},
     {"backends/nccl/*", KIT " cuda/*"},
     {"backends/tcp/*", KIT " tcp/*"},
     {"backends/*/*", KIT},

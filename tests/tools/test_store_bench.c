@@ -19,7 +19,7 @@ static void test_ten_thousand_clients(void **state)
     double join = -1;
     getrlimit(RLIMIT_NOFILE, &limit);
     if (limit.rlim_max < SERVER_FDS) skip();
-    snprintf(command, sizeof command, "%s/bin/tutti-store-bench %d", TUTTI_BUILD_DIR, CLIENTS);
+    snprintf(command, sizeof command, "%s/bin/tutti-store-bench --clients %d", TUTTI_BUILD_DIR, CLIENTS);
     FILE *bench = popen(command, "re");
     assert_non_null(bench);
     while (fgets(line, sizeof line, bench) != NULL) {

@@ -25,7 +25,6 @@ struct join {
     struct report *report;
     struct rank watched; /* the watch thread's copy of this rank */
     atomic_bool finished;
-    int printed;
 };
 
 static bool reports(const struct join *join)
@@ -85,7 +84,7 @@ static void *watch(void *argument)
     while (!atomic_load(&join->finished)) {
         bool terminated = sigtimedwait(&ends, NULL, &(struct timespec){.tv_nsec = 20000000}) == SIGTERM;
         int at = atomic_load(&join->scoreboard->states[join->watched.rank].at);
-        if (reports(join)) watch_print_progress(join->scoreboard, join->cases, &join->printed, at);
+        if (reports(join)) watch_print_progress(join->options, join->scoreboard, join->cases, at);
         bool hung = watch_quiet_ns(join->scoreboard) > limit_ns;
         if (!terminated && !hung) continue;
         if (terminated && !reports(join)) _exit(128 + SIGTERM);

@@ -92,14 +92,13 @@ static void end_launch(struct scoreboard *scoreboard, pid_t pid)
 }
 
 /* Watches a launched process until it ends.  Returns true if it ran all cases. */
-static bool watch(struct scoreboard *scoreboard, const struct options *options, const struct cases *cases, pid_t pid,
-                  int *printed)
+static bool watch(struct scoreboard *scoreboard, const struct options *options, const struct cases *cases, pid_t pid)
 {
     int64_t limit_ns = watch_limit_ns(options);
     bool hung = false;
     int status = 0;
     while (waitpid(pid, &status, WNOHANG) == 0) {
-        watch_print_progress(scoreboard, cases, printed, reached(scoreboard));
+        watch_print_progress(options, scoreboard, cases, reached(scoreboard));
         if (!hung && watch_quiet_ns(scoreboard) > limit_ns) {
             watch_say_hung(scoreboard, reached(scoreboard));
             end_launch(scoreboard, pid);
@@ -107,17 +106,13 @@ static bool watch(struct scoreboard *scoreboard, const struct options *options, 
         }
         usleep(10000);
     }
-    if (!hung && WIFEXITED(status) && WEXITSTATUS(status) == 0 && reached(scoreboard) == cases->n) {
-        watch_print_progress(scoreboard, cases, printed, cases->n);
-        return true;
-    }
+    if (!hung && WIFEXITED(status) && WEXITSTATUS(status) == 0 && reached(scoreboard) == cases->n) return true;
     if (WIFSIGNALED(status)) scoreboard_end(scoreboard, "the ranks' process died of signal %d", WTERMSIG(status));
     return false;
 }
 
 int launch_run(struct scoreboard *scoreboard, const struct options *options, const struct cases *cases)
 {
-    int printed = 0;
     for (int first = 0; first < cases->n;) {
         scoreboard_begin(scoreboard, first);
         struct start start = {.scoreboard = scoreboard, .options = options, .cases = cases};
@@ -133,7 +128,7 @@ int launch_run(struct scoreboard *scoreboard, const struct options *options, con
             setenv("TUTTI_LOG", "error", 0); /* no warnings, because many cases provoke some */
             _exit(options->threads ? run_threads(start) : run_processes(start));
         }
-        if (watch(scoreboard, options, cases, pid, &printed)) break;
+        if (watch(scoreboard, options, cases, pid)) break;
         int at = reached(scoreboard);
         if (at == first && scoreboard_result(scoreboard, at, 0)->verdict == NOT_RUN &&
             strstr(scoreboard->end, "no groups") != NULL)

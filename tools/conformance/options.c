@@ -1,28 +1,61 @@
 #include "conformance/options.h"
 
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/cli.h"
+#include "common/doc.h"
 #include "conformance/suite.h"
 
-static const char help[] =
-    "usage: tutti-conformance [options]\n"
-    "Tests that a backend follows every rule of the operations.\n\n"
-    "  --backend B     a plug-in's name or absolute path (tcp)\n"
-    "  --ranks N|N..M  numbers of ranks, one launch each (--quick: 1..4, otherwise 1..8)\n"
-    "  --filter TEXT   only cases whose name contains TEXT; =TEXT: only the case of this name\n"
-    "  --quick         fewer sizes and combinations\n"
-    "  --huge          add messages of more than 2 GiB\n"
-    "  --threads       run ranks as threads of one process; --processes (the default): as processes\n"
-    "  --join          be one rank of a job that tutti-run, mpirun, mpiexec or srun started; rank 0 reports\n"
-    "  --device D      cpu; cuda: only collectives, in device memory that the host can read (stand-ins for CUDA)\n"
-    "  --junit FILE    write a JUnit report\n"
-    "  --list          list the cases, and the rules with the number of their cases\n"
-    "  --seed S        seed of the inputs (1)\n"
-    "  --timeout MS    timeout of one operation (20000)\n\n"
-    "Exit status: 0 all cases passed or were skipped, 1 a case failed or a rule had no case, 2 wrong arguments.\n";
+enum id {
+    BACKEND,
+    RANKS,
+    FILTER,
+    QUICK,
+    HUGE_,
+    THREADS,
+    PROCESSES,
+    JOIN,
+    DEVICE,
+    JUNIT,
+    JSON,
+    LIST,
+    SEED,
+    TIMEOUT,
+    PROGRESS
+};
+
+static const struct cli_option table[] = {
+    {"backend", "B", "tcp mpi nccl", "a plug-in's name or absolute path (tcp)", 0, BACKEND},
+    {"ranks", "N|N..M", NULL, "numbers of ranks, one launch each (--quick: 1..4, otherwise 1..8)", 0, RANKS},
+    {"filter", "TEXT", NULL, "only cases whose name contains TEXT; =TEXT: only the case of this name", 0, FILTER},
+    {"quick", NULL, NULL, "fewer sizes and combinations", 0, QUICK},
+    {"huge", NULL, NULL, "add messages of more than 2 GiB", 0, HUGE_},
+    {"threads", NULL, NULL, "run ranks as threads of one process", 0, THREADS},
+    {"processes", NULL, NULL, "run ranks as processes (the default)", 0, PROCESSES},
+    {"join", NULL, NULL, "be one rank of a job that tutti-run, mpirun, mpiexec or srun started; rank 0 reports", 0,
+     JOIN},
+    {"device", "D", "cpu cuda",
+     "cpu; cuda: only collectives, in device memory that the host can read (stand-ins for CUDA)", 0, DEVICE},
+    {"junit", "FILE", CLI_FILE, "write a JUnit report", 0, JUNIT},
+    {"json", NULL, NULL, "print a document in JSON instead of the report: docs/json.md", 0, JSON},
+    {"list", NULL, NULL, "list the cases, and the rules with the number of their cases", 0, LIST},
+    {"seed", "S", NULL, "seed of the inputs (1)", 0, SEED},
+    {"timeout", "MS", NULL, "timeout of one operation (20000)", 0, TIMEOUT},
+    {"progress", NULL, NULL, "say how far it is on stderr, also where that is no terminal", 0, PROGRESS},
+    {0}};
+
+static bool set(void *target, int id, const char *value);
+
+static const struct cli cli = {
+    .program = "tutti-conformance",
+    .usage = "tutti-conformance [options]",
+    .summary = "Tests that a backend follows every rule of the operations.",
+    .options = table,
+    .end = "Exit status: 0 all cases passed or were skipped, 1 a case failed or a rule had no case, 2 wrong arguments.",
+    .set = set,
+};
 
 _Noreturn static void refuse(const char *what, const char *text)
 {
@@ -50,72 +83,55 @@ static uint64_t parse_number(const char *what, const char *text)
     return value;
 }
 
-enum { BACKEND = 1, RANKS, FILTER, QUICK, HUGE_, THREADS, PROCESSES, JUNIT, LIST, SEED, TIMEOUT, HELP, JOIN, DEVICE };
-
-/* Sets one option.  `value` is NULL if the option takes none. */
-static void set(struct options *options, int option, const char *value)
+static void set_device(struct options *options, const char *value)
 {
-    switch (option) {
-    case BACKEND:
-        options->backend = value;
-        break;
-    case RANKS:
-        parse_ranks(options, value);
-        break;
-    case FILTER:
-        options->filter = value;
-        break;
-    case QUICK:
-        options->quick = true;
-        break;
-    case HUGE_:
-        options->huge = true;
-        break;
-    case THREADS:
-    case PROCESSES:
-        options->threads = option == THREADS;
-        break;
-    case JUNIT:
-        options->junit = value;
-        break;
-    case LIST:
-        options->list = true;
-        break;
-    case JOIN:
-        options->join = true;
-        break;
-    case DEVICE:
-        options->cuda = strcmp(value, "cuda") == 0;
-        if (!options->cuda && strcmp(value, "cpu") != 0) refuse("--device is cpu or cuda, not", value);
-        break;
-    case SEED:
-        options->seed = parse_number("--seed takes a number, not", value);
-        break;
-    case TIMEOUT:
-        options->timeout_ms = (int64_t)parse_number("--timeout takes milliseconds, not", value);
-        break;
-    case HELP:
-    case 'h':
-        fputs(help, stdout);
-        exit(0);
-    default:
-        exit(2);
+    options->cuda = strcmp(value, "cuda") == 0;
+    if (!options->cuda && strcmp(value, "cpu") != 0) refuse("--device is cpu or cuda, not", value);
+}
+
+static void set_flag(struct options *options, int id)
+{
+    if (id == THREADS || id == PROCESSES) {
+        options->threads = id == THREADS;
+        return;
     }
+    bool *const flags[] = {[QUICK] = &options->quick, [HUGE_] = &options->huge, [JOIN] = &options->join,
+                           [JSON] = &options->json,   [LIST] = &options->list,  [PROGRESS] = &options->progress};
+    *flags[id] = true;
+}
+
+static bool set(void *target, int id, const char *value)
+{
+    struct options *options = target;
+    if (!value)
+        set_flag(options, id);
+    else if (id == BACKEND)
+        options->backend = value;
+    else if (id == RANKS)
+        parse_ranks(options, value);
+    else if (id == FILTER)
+        options->filter = value;
+    else if (id == JUNIT)
+        options->junit = value;
+    else if (id == DEVICE)
+        set_device(options, value);
+    else if (id == SEED)
+        options->seed = parse_number("--seed takes a number, not", value);
+    else
+        options->timeout_ms = (int64_t)parse_number("--timeout takes milliseconds, not", value);
+    return true;
 }
 
 void options_parse(struct options *options, int argc, char **argv)
 {
-    static const struct option names[] = {
-        {"backend", 1, NULL, BACKEND}, {"ranks", 1, NULL, RANKS},         {"filter", 1, NULL, FILTER},
-        {"quick", 0, NULL, QUICK},     {"huge", 0, NULL, HUGE_},          {"threads", 0, NULL, THREADS},
-        {"junit", 1, NULL, JUNIT},     {"list", 0, NULL, LIST},           {"join", 0, NULL, JOIN},
-        {"device", 1, NULL, DEVICE},   {"seed", 1, NULL, SEED},           {"help", 0, NULL, HELP},
-        {"timeout", 1, NULL, TIMEOUT}, {"processes", 0, NULL, PROCESSES}, {NULL, 0, NULL, 0}};
     *options = (struct options){.backend = "tcp", .seed = 1, .timeout_ms = 20000};
-    for (int option; (option = getopt_long(argc, argv, "h", names, NULL)) != -1;) set(options, option, optarg);
-    if (optind < argc) refuse("unexpected argument", argv[optind]);
+    int first = 0, status = cli_parse(&cli, argc, argv, options, &first);
+    if (status != CLI_GO_ON) exit(status);
+    if (first < argc) refuse("unexpected argument", argv[first]);
     if (options->join && (options->threads || options->from_ranks != 0))
         refuse("--join runs as a process that a launcher started and cannot be used with",
                options->threads ? "--threads" : "--ranks");
+    if (options->json && options->list) refuse("--list prints names, without", "--json");
+    if (options->json && !doc_is_possible("tutti-conformance", "--json")) exit(2);
     if (options->from_ranks == 0) options->from_ranks = 1, options->to_ranks = options->quick ? 4 : 8;
 }

@@ -9,7 +9,7 @@ struct options {
     const char *filter;  /* part of a case's name, or '=' and the whole name; NULL: all cases */
     const char *junit;
     int from_ranks, to_ranks;
-    bool quick, huge, threads, list;
+    bool quick, huge, threads, list, json, progress;
     bool cuda; /* use tensors on the stand-ins' devices, whose memory the host can read */
     bool join; /* this process is one rank of a job that a launcher started */
     uint64_t seed;

@@ -26,13 +26,29 @@ static const char *excuse(const struct options *options, int line)
     return options->filter != NULL ? "excluded by --filter" : NULL;
 }
 
-int report_lines(const struct options *options, const struct outcome *outcomes, int n)
+/* Prints the state of a rule that did not pass, or adds it to the document's list. */
+static void take_line(int line, const char *what, const char *why, doc *list)
+{
+    if (!list) {
+        printf("line %-24s %s: %s%s%s%s\n", lines[line].id, what, lines[line].text, why ? " (" : "", why ? why : "",
+               why ? ")" : "");
+        return;
+    }
+    doc *object = doc_add(list, doc_object());
+    doc_text(object, "id", lines[line].id);
+    doc_text(object, "verdict", what);
+    doc_text(object, "text", lines[line].text);
+    if (why) doc_text(object, "because", why);
+}
+
+int report_lines(const struct options *options, const struct outcome *outcomes, int n, doc *document)
 {
     int count[LINE_COUNT][FAILED + 1] = {{0}}, passed = 0, lost = 0;
     for (int i = 0; i < n; i++)
         for (int k = 0; k < LINES_EACH && outcomes[i].check->lines[k] != L_NONE; k++)
             count[outcomes[i].check->lines[k]][outcomes[i].verdict]++;
-    printf("\n");
+    doc *list = document ? doc_set(document, "rules_not_passed", doc_array()) : NULL;
+    if (!document) printf("\n");
     for (int line = 1; line < LINE_COUNT; line++) {
         int *c = count[line];
         const char *why = excuse(options, line);
@@ -42,13 +58,12 @@ int report_lines(const struct options *options, const struct outcome *outcomes, 
         }
         if (options->filter != NULL && c[FAILED] == 0) continue;
         const char *what = c[FAILED] > 0 ? "FAILED" : c[SKIPPED] > 0 ? "skipped" : why != NULL ? "not run" : "NO CASE";
-        printf("line %-24s %s: %s%s%s%s\n", lines[line].id, what, lines[line].text,
-               c[FAILED] + c[SKIPPED] == 0 && why != NULL ? " (" : "",
-               c[FAILED] + c[SKIPPED] == 0 && why != NULL ? why : "",
-               c[FAILED] + c[SKIPPED] == 0 && why != NULL ? ")" : "");
+        take_line(line, what, c[FAILED] + c[SKIPPED] == 0 ? why : NULL, list);
         lost += c[FAILED] + c[SKIPPED] + c[PASSED] == 0 && why == NULL;
     }
-    printf("%d of %d rules passed\n", passed, LINE_COUNT - 1);
+    if (!document) printf("%d of %d rules passed\n", passed, LINE_COUNT - 1);
+    if (document) doc_int(document, "rules_passed", passed);
+    if (document) doc_int(document, "rules", LINE_COUNT - 1);
     return lost;
 }
 

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/output.h"
+
 int64_t watch_limit_ns(const struct options *options)
 {
     return (options->timeout_ms * 3 + 20000) * 1000000;
@@ -18,15 +20,24 @@ int64_t watch_quiet_ns(struct scoreboard *scoreboard)
     return scoreboard_now_ns() - latest;
 }
 
-void watch_print_progress(const struct scoreboard *scoreboard, const struct cases *cases, int *printed, int at)
+static struct progress progress;
+
+void watch_print_progress(const struct options *options, const struct scoreboard *scoreboard, const struct cases *cases,
+                          int at)
 {
-    for (; *printed < at; ++*printed) {
-        bool ends =
-            *printed + 1 == cases->n || strcmp(cases->check[*printed].kind, cases->check[*printed + 1].kind) != 0;
-        if (ends)
-            fprintf(stderr, "  %d rank%s: %s\n", scoreboard->ranks, scoreboard->ranks == 1 ? "" : "s",
-                    cases->check[*printed].kind);
-    }
+    char what[96];
+    int before = (scoreboard->ranks - options->from_ranks) * cases->n;
+    if (progress.total == 0)
+        progress_begin(&progress, (options->to_ranks - options->from_ranks + 1) * cases->n, options->progress);
+    if (at >= cases->n) return;
+    snprintf(what, sizeof what, "%s on %d rank%s", cases->check[at].kind, scoreboard->ranks,
+             scoreboard->ranks == 1 ? "" : "s");
+    progress_at(&progress, before + at, what);
+}
+
+void watch_clear_progress(void)
+{
+    progress_clear(&progress);
 }
 
 void watch_say_hung(struct scoreboard *scoreboard, int at)

@@ -9,8 +9,10 @@
 int64_t watch_limit_ns(const struct options *options);
 int64_t watch_quiet_ns(struct scoreboard *scoreboard);
 
-/* Prints the kinds of cases that have finished.  `at` is the current case, *printed the number printed so far. */
-void watch_print_progress(const struct scoreboard *scoreboard, const struct cases *cases, int *printed, int at);
+/* Says how far the run is, where that is wanted.  `at` is the current case. */
+void watch_print_progress(const struct options *options, const struct scoreboard *scoreboard, const struct cases *cases,
+                          int at);
+void watch_clear_progress(void);
 
 /* Sets scoreboard->end for case `at`, which does not end. */
 void watch_say_hung(struct scoreboard *scoreboard, int at);

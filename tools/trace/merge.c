@@ -1,20 +1,53 @@
 /* tutti-trace merge: writes one time line of all ranks as Chrome's trace events, which Perfetto reads, too. */
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "common/doc.h"
 #include "trace/commands.h"
 
-#ifndef TRACE_HAS_JSON
+enum { OUTPUT = 1 };
+
+static bool set(void *target, int id, const char *value)
+{
+    (void)id;
+    *(const char **)target = value;
+    return true;
+}
+
+const struct cli trace_merge_cli = {
+    .program = "tutti-trace",
+    .command = "merge",
+    .usage = "tutti-trace merge DIR [-o FILE]",
+    .summary = "Writes one time line of all ranks, for ui.perfetto.dev and chrome://tracing.\n"
+               "It reads the files that a job has written to TUTTI_TRACE, and writes JSON.  A rank is a\n"
+               "process there, and a group is a thread of it.",
+    .options =
+        (const struct cli_option[]){{"output", "FILE", CLI_FILE, "(trace.json; - is the standard output)", 'o', OUTPUT},
+                                    {0}},
+    .words = CLI_FOLDER,
+    .set = set,
+};
+
+static int merge(const char *folder, const char *path);
 
 int trace_merge(int argc, char **argv)
 {
-    (void)argc;
-    (void)argv;
-    fprintf(stderr, "tutti-trace: merge is left out of this build, because jansson was not found (Debian: "
-                    "libjansson-dev)\n");
-    return 2;
+    const char *path = "trace.json";
+    int first = 0, status = cli_parse(&trace_merge_cli, argc, argv, &path, &first);
+    if (status != CLI_GO_ON) return status;
+    if (!doc_is_possible("tutti-trace", "merge")) return CLI_USAGE;
+    if (first + 1 == argc) return merge(argv[first], path);
+    cli_refuse(&trace_merge_cli, "name one folder");
+    return CLI_USAGE;
+}
+
+#ifndef TRACE_HAS_JSON
+
+static int merge(const char *folder, const char *path)
+{
+    (void)folder, (void)path;
+    return 1;
 }
 
 #else
@@ -25,11 +58,6 @@ int trace_merge(int argc, char **argv)
 #include "trace/steps.h"
 
 enum { RANGE_THREADS = 100000, ASYNC_THREADS = 50000, WAIT_SHOWN_NS = 1000, BUFFER = 1 << 16 };
-
-static const char help[] = "usage: tutti-trace merge DIR [-o FILE]\n"
-                           "Writes one time line of all ranks in DIR as JSON, for ui.perfetto.dev and\n"
-                           "chrome://tracing.  A rank is a process there, and a group is a thread of it.\n\n"
-                           "  -o, --output FILE  (trace.json; - is the standard output)\n";
 
 /* An event that is written again and again with other values: making it anew would take most of the time. */
 struct span {
@@ -236,23 +264,6 @@ static int merge(const char *folder, const char *path)
     if (!good) fprintf(stderr, "tutti-trace: cannot write %s: %s\n", path, strerror(reason));
     load_free(&load);
     return good ? 0 : 1;
-}
-
-int trace_merge(int argc, char **argv)
-{
-    static const struct option options[] = {
-        {"output", required_argument, NULL, 'o'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
-    const char *path = "trace.json";
-    for (int found; (found = getopt_long(argc, argv, "o:h", options, NULL)) != -1;) {
-        if (found == 'h') return fputs(help, stdout) < 0;
-        if (found != 'o') return 2;
-        path = optarg;
-    }
-    if (optind + 1 != argc) {
-        fprintf(stderr, "tutti-trace: merge takes one folder; see tutti-trace merge --help\n");
-        return 2;
-    }
-    return merge(argv[optind], path);
 }
 
 #endif

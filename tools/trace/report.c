@@ -1,6 +1,5 @@
 /* tutti-trace report: names the stragglers, and says where the time of the operations went. */
 #include <errno.h>
-#include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 #include <tutti/tutti.h>
@@ -8,11 +7,26 @@
 #include "trace/commands.h"
 #include "trace/report.h"
 
-static const char help[] =
-    "usage: tutti-trace report DIR [--svg FILE]\n"
-    "Names the ranks that arrived last in collectives, and says for each kind and size how\n"
-    "much of the time was waiting for other ranks, reduction, and transfer, which is the rest.\n\n"
-    "  --svg FILE  also draw the figures\n";
+enum { SVG = 1 };
+
+static bool set(void *target, int id, const char *value)
+{
+    (void)id;
+    *(const char **)target = value;
+    return true;
+}
+
+const struct cli trace_report_cli = {
+    .program = "tutti-trace",
+    .command = "report",
+    .usage = "tutti-trace report DIR [--svg FILE]",
+    .summary = "Names the stragglers, and says where the time of each kind and size went.\n"
+               "It reads the files that a job has written to TUTTI_TRACE.  Time is waiting for other ranks,\n"
+               "reduction, and transfer, which is the rest.",
+    .options = (const struct cli_option[]){{"svg", "FILE", CLI_FILE, "also draw the figures", 0, SVG}, {0}},
+    .words = CLI_FOLDER,
+    .set = set,
+};
 
 static double ms_of(double ns)
 {
@@ -231,17 +245,10 @@ static int report(const char *folder, const char *svg)
 
 int trace_report(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"svg", required_argument, NULL, 's'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
     const char *svg = NULL;
-    for (int found; (found = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
-        if (found == 'h') return fputs(help, stdout) < 0;
-        if (found != 's') return 2;
-        svg = optarg;
-    }
-    if (optind + 1 != argc) {
-        fprintf(stderr, "tutti-trace: report takes one folder; see tutti-trace report --help\n");
-        return 2;
-    }
-    return report(argv[optind], svg);
+    int first = 0, status = cli_parse(&trace_report_cli, argc, argv, &svg, &first);
+    if (status != CLI_GO_ON) return status;
+    if (first + 1 == argc) return report(argv[first], svg);
+    cli_refuse(&trace_report_cli, "name one folder");
+    return CLI_USAGE;
 }

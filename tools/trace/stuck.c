@@ -1,5 +1,4 @@
 /* tutti-trace stuck FOLDER: says in sentences where each rank stands. */
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -397,20 +396,21 @@ static int report(const char *path)
     return fits ? 0 : 1;
 }
 
-static const char help[] =
-    "usage: tutti-trace stuck FOLDER\n"
-    "Reads the files that the ranks of a job have written to TUTTI_RECORD_DIR, and says where each rank stands, which\n"
-    "rank is missing where, and which calls differ.\n";
+const struct cli trace_stuck_cli = {
+    .program = "tutti-trace",
+    .command = "stuck",
+    .usage = "tutti-trace stuck DIR",
+    .summary = "Says where each rank stands.\n"
+               "It reads the files that a job has written to TUTTI_RECORD_DIR, and names the ranks that are\n"
+               "missing in a call, and the calls that differ.",
+    .words = CLI_FOLDER,
+};
 
 int trace_stuck(int argc, char **argv)
 {
-    static const struct option options[] = {{"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
-    int letter = getopt_long(argc, argv, "h", options, NULL);
-    if (letter == 'h') return fputs(help, stdout) < 0;
-    if (letter != -1) return 2;
-    if (optind + 1 != argc) {
-        fprintf(stderr, "tutti-trace stuck: name one folder; see --help\n");
-        return 2;
-    }
-    return report(argv[optind]);
+    int first = 0, status = cli_parse(&trace_stuck_cli, argc, argv, NULL, &first);
+    if (status != CLI_GO_ON) return status;
+    if (first + 1 == argc) return report(argv[first]);
+    cli_refuse(&trace_stuck_cli, "name one folder");
+    return CLI_USAGE;
 }
