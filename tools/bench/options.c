@@ -1,31 +1,80 @@
 #include "bench/options.h"
 
+#include "common/cli.h"
+#include "common/doc.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <string.h>
 #include <strings.h>
 
-static const char help[] =
-    "usage: tutti-run -n RANKS tutti-bench [options]\n"
-    "Measures operations and checks their results.\n\n"
-    "  --backend B      tcp, mpi, nccl, a map as tutti_init_process_group takes it, or a comma-separated list,\n"
-    "                   whose backends are measured one after another (tcp)\n"
-    "  --ops A,B|all    barrier broadcast all_reduce reduce all_gather reduce_scatter all_to_all\n"
-    "                   gather scatter pingpong (all); not in all: scan, exscan,\n"
-    "                   all_reduce_in_place, and local_reduce, out = out op in\n"
-    "  --sizes X,Y      sizes in bytes, for example 4, 64K, 1M or 2G (4,64,1K,8K,64K,512K,4M,32M)\n"
-    "  --ms M           approximate time to measure each case, in ms (40)\n"
-    "  --dtype D        name of a dtype (float32)\n"
-    "  --reduce-op R    name of a reduce op (SUM)\n"
-    "  --async          start each operation with async_op, then wait for it\n"
-    "  --alloc A        allocate buffers from the system, or with tutti_alloc: system or tutti (system)\n"
-    "  --csv            print peer,op,ranks,bytes,us,us_mean,us_min,us_p95,iters,check\n"
-    "  --name N         text of the first column of --csv (tutti)\n"
-    "  --ranks N        refuse to run with another number of ranks\n"
-    "  --explain OP X   run OP of X bytes for a moment; print how it ran here, and why\n"
-    "  --regret         compare the automatic choice with each algorithm and path that could serve a case\n"
-    "  --tune FILE      measure each operation's algorithms, and write the thresholds to FILE for TUTTI_TUNING\n"
-    "  --plot FILE.svg  draw the times with gnuplot (or FILE.png), one line per backend\n";
+enum id {
+    BACKEND,
+    OPS,
+    SIZES,
+    MS,
+    DTYPE,
+    REDUCE_OP,
+    ASYNC,
+    ALLOC,
+    CSV,
+    JSON,
+    NAME,
+    RANKS,
+    EXPLAIN,
+    REGRET,
+    TUNE,
+    PLOT,
+    COMPARE,
+    PROGRESS
+};
+
+#define OP_WORDS                                                                                                       \
+    "all barrier broadcast all_reduce reduce all_gather reduce_scatter all_to_all gather scatter pingpong scan "       \
+    "exscan all_reduce_in_place local_reduce"
+#define NAME_OF_DTYPE(dtype, class, name) name " "
+#define NAME_OF_REDUCE_OP(op, name, ...) name " "
+
+static const struct cli_option table[] = {
+    {"backend", "B", "tcp mpi nccl",
+     "tcp, mpi, nccl, a map as tutti_init_process_group takes it, or a comma-separated list,\n"
+     "whose backends are measured one after another (tcp)",
+     0, BACKEND},
+    {"ops", "A,B|all", OP_WORDS,
+     "barrier broadcast all_reduce reduce all_gather reduce_scatter all_to_all\n"
+     "gather scatter pingpong (all); not in all: scan, exscan,\n"
+     "all_reduce_in_place, and local_reduce, out = out op in",
+     0, OPS},
+    {"sizes", "X,Y", NULL, "sizes in bytes, for example 4, 64K, 1M or 2G (4,64,1K,8K,64K,512K,4M,32M)", 0, SIZES},
+    {"ms", "M", NULL, "approximate time to measure each case, in ms (40)", 0, MS},
+    {"dtype", "D", TUTTI_DTYPES(NAME_OF_DTYPE), "name of a dtype (float32)", 0, DTYPE},
+    {"reduce-op", "R", TUTTI_REDUCE_OPS(NAME_OF_REDUCE_OP), "name of a reduce op (SUM)", 0, REDUCE_OP},
+    {"async", NULL, NULL, "start each operation with async_op, then wait for it", 0, ASYNC},
+    {"alloc", "A", "system tutti", "allocate buffers from the system, or with tutti_alloc: system or tutti (system)", 0,
+     ALLOC},
+    {"csv", NULL, NULL, "print peer,op,ranks,bytes,us,us_mean,us_min,us_p95,iters,check", 0, CSV},
+    {"json", NULL, NULL, "print a document in JSON: docs/json.md", 0, JSON},
+    {"name", "N", NULL, "text of the first column of --csv (tutti)", 0, NAME},
+    {"ranks", "N", NULL, "refuse to run with another number of ranks", 0, RANKS},
+    {"explain", "OP X", OP_WORDS, "run OP of X bytes for a moment; print how it ran here, and why", 0, EXPLAIN},
+    {"regret", NULL, NULL, "compare the automatic choice with each algorithm and path that could serve a case", 0,
+     REGRET},
+    {"tune", "FILE", CLI_FILE, "measure each operation's algorithms, and write the thresholds to FILE for TUTTI_TUNING",
+     0, TUNE},
+    {"plot", "FILE", CLI_FILE, "draw times and bandwidths with gnuplot, one line per backend: FILE.svg or FILE.png", 0,
+     PLOT},
+    {"compare", "A B", CLI_FILE, "compare two files that --json has written; with --plot draw both; measures nothing",
+     0, COMPARE},
+    {"progress", NULL, NULL, "say how far it is on stderr, also where that is no terminal", 0, PROGRESS},
+    {0}};
+
+static bool set(void *target, int id, const char *value);
+
+static const struct cli cli = {.program = "tutti-bench",
+                               .usage = "tutti-run -n RANKS tutti-bench [options]",
+                               .summary = "Measures operations and checks their results.",
+                               .options = table,
+                               .set = set};
 
 void options_refuse(const char *format, ...)
 {
@@ -136,15 +185,6 @@ static void set_dtype(struct options *options, const char *text)
     if (!options->dtype) options_refuse("--dtype: there is no \"%s\"; there are%s", text, dtype_names());
 }
 
-/* Sets an option that takes no value.  Returns false if there is none with this name. */
-static bool set_flag(struct options *options, const char *name)
-{
-    if (!strcmp(name, "--async")) return options->async = true;
-    if (!strcmp(name, "--csv")) return options->csv = true;
-    if (!strcmp(name, "--regret")) return options->regret = true;
-    return false;
-}
-
 static void set_alloc(struct options *options, const char *text)
 {
     options->from_tutti = !strcmp(text, "tutti");
@@ -152,33 +192,54 @@ static void set_alloc(struct options *options, const char *text)
         options_refuse("--alloc takes system or tutti, not \"%s\"", text);
 }
 
-/* Sets an option that takes a value.  Returns false if there is none with this name. */
-static bool set_value(struct options *options, const char *name, const char *value)
+static bool set_flag(struct options *options, int id)
 {
-    if (!strcmp(name, "--backend"))
+    bool *flags[] = {[ASYNC] = &options->async,
+                     [CSV] = &options->csv,
+                     [JSON] = &options->json,
+                     [REGRET] = &options->regret,
+                     [PROGRESS] = &options->progress};
+    return *flags[id] = true;
+}
+
+static bool set(void *target, int id, const char *value)
+{
+    struct options *options = target;
+    if (!value) return set_flag(options, id);
+    const char **texts[] = {[NAME] = &options->name,
+                            [TUNE] = &options->tune,
+                            [PLOT] = &options->plot,
+                            [EXPLAIN] = &options->explain_op,
+                            [COMPARE] = &options->compare[0]};
+    switch (id) {
+    case BACKEND:
         set_backends(options, value);
-    else if (!strcmp(name, "--name"))
-        options->name = value;
-    else if (!strcmp(name, "--ops"))
+        break;
+    case OPS:
+        options->ops_given = true;
         split(value, add_op, options);
-    else if (!strcmp(name, "--sizes"))
+        break;
+    case SIZES:
         split(value, add_size, options);
-    else if (!strcmp(name, "--ms"))
-        options->milliseconds = number(name, value, 0, 1e6);
-    else if (!strcmp(name, "--tune"))
-        options->tune = value;
-    else if (!strcmp(name, "--plot"))
-        options->plot = value;
-    else if (!strcmp(name, "--ranks"))
-        options->ranks = (int)number(name, value, 1, 1e6);
-    else if (!strcmp(name, "--dtype"))
+        break;
+    case MS:
+        options->milliseconds = number("--ms", value, 0, 1e6);
+        break;
+    case RANKS:
+        options->ranks = (int)number("--ranks", value, 1, 1e6);
+        break;
+    case DTYPE:
         set_dtype(options, value);
-    else if (!strcmp(name, "--alloc"))
+        break;
+    case ALLOC:
         set_alloc(options, value);
-    else if (!strcmp(name, "--reduce-op"))
+        break;
+    case REDUCE_OP:
         set_reduce_op(options, value);
-    else
-        return false;
+        break;
+    default:
+        *texts[id] = value;
+    }
     return true;
 }
 
@@ -188,29 +249,38 @@ static int compare_sizes(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* Takes the second values of --explain and --compare. */
+static void take_arguments(struct options *options, int n, char **arguments)
+{
+    if (options->explain_op && n != 1) options_refuse("--explain takes an operation and a size; see --help");
+    if (options->compare[0] && n != 1) options_refuse("--compare takes two files; see --help");
+    if (options->explain_op && options->compare[0]) options_refuse("--compare measures nothing: omit --explain");
+    if (!options->explain_op && !options->compare[0] && n > 0)
+        options_refuse("unexpected argument \"%s\"; see --help", arguments[0]);
+    if (options->compare[0]) options->compare[1] = arguments[0];
+    if (options->explain_op) set_explain(options, options->explain_op, arguments[0]);
+}
+
+static void check(const struct options *options)
+{
+    bool other = options->explain || options->tune || options->regret || options->compare[0];
+    if (options->json && (options->csv || other))
+        options_refuse("--json is for measured cases; omit --csv, --compare, --explain, --tune and --regret");
+    if ((options->json || options->compare[0]) &&
+        !doc_is_possible("tutti-bench", options->json ? "--json" : "--compare"))
+        exit(2);
+}
+
 void options_parse(int argc, char **argv, struct options *options)
 {
     *options = (struct options){
         .backend = {"tcp"}, .backends = 1, .name = "tutti", .milliseconds = 40, .reduce_op_name = "SUM"};
     options->dtype = dtype_find("float32");
-    bool ops = false;
-    for (int i = 1; i < argc; i++) {
-        if (!strcmp(argv[i], "--help")) {
-            fputs(help, stdout);
-            exit(0);
-        }
-        ops |= !strcmp(argv[i], "--ops");
-        if (set_flag(options, argv[i])) continue;
-        if (!strcmp(argv[i], "--explain") && i + 2 < argc) {
-            set_explain(options, argv[i + 1], argv[i + 2]);
-            i += 2;
-            continue;
-        }
-        if (i + 1 == argc) options_refuse("\"%s\" is not an option, or lacks its value; see --help", argv[i]);
-        if (!set_value(options, argv[i], argv[i + 1])) options_refuse("unknown option \"%s\"; see --help", argv[i]);
-        i++;
-    }
-    if (!ops) add_op(options, "all");
+    int first = 0, status = cli_parse(&cli, argc, argv, options, &first);
+    if (status != CLI_GO_ON) exit(status);
+    take_arguments(options, argc - first, argv + first);
+    check(options);
+    if (!options->ops_given) add_op(options, "all");
     if (!options->sizes) split("4,64,1K,8K,64K,512K,4M,32M", add_size, options);
     if (options->tune || options->plot) /* thresholds and curves need increasing sizes */
         qsort(options->size, (size_t)options->sizes, sizeof *options->size, compare_sizes);

@@ -18,11 +18,13 @@ struct options {
     const struct dtype *dtype;
     tutti_reduce_op reduce_op;
     const char *reduce_op_name;
-    bool async, csv, from_tutti, regret;
-    const struct bench_op *explain; /* --explain: the operation to explain, or NULL */
+    bool async, csv, json, progress, from_tutti, regret, ops_given;
+    const char *explain_op;         /* --explain: its name, or NULL */
+    const struct bench_op *explain; /* the operation, or NULL */
     int64_t explain_bytes;
-    const char *tune; /* --tune: the file, or NULL */
-    const char *plot; /* --plot: the file, or NULL */
+    const char *tune;       /* --tune: the file, or NULL */
+    const char *plot;       /* --plot: the file, or NULL */
+    const char *compare[2]; /* --compare: the files, or NULL */
 };
 
 /* Parses the command line.  Ends the program with 0 after --help, or with 2 after a message. */

@@ -1,25 +1,30 @@
 #include "bench/plot.h"
 
-#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-enum { PANEL_WIDTH = 420, PANEL_HEIGHT = 300, COLUMNS = 3, TITLE_HEIGHT = 50 };
+enum { PANEL_WIDTH = 420, PANEL_HEIGHT = 300, TITLE_HEIGHT = 50, OPS_DRAWN_MAX = 64 };
 
-struct point {
-    const struct bench_op *op;
-    int backend;
-    int64_t bytes;
-    double us;
+/* Series differ in colour, dashes and marks, so that they can be told apart in black and white, too.  The colours are
+ * those of Okabe and Ito, for people with colour blindness. */
+static const struct style {
+    const char *colour;
+    int dashes, mark;
+} styles[] = {{"#0072B2", 1, 7}, {"#D55E00", 2, 5}, {"#009E73", 4, 9},  {"#CC79A7", 3, 13},
+              {"#000000", 1, 6}, {"#E69F00", 2, 4}, {"#56B4E9", 4, 11}, {"#666666", 3, 8}};
+
+enum { STYLES = sizeof styles / sizeof *styles };
+
+/* What a panel shows: columns of the data, and those of bars, or NULL. */
+static const struct view {
+    const char *label, *scale, *columns, *bars;
+} views[] = {
+    {"time (µs)", "set logscale y 10\nset autoscale y", "1:2", "1:2:2:3"}, /* the bars end at the percentile */
+    {"bus bandwidth (GB/s)", "unset logscale y\nset yrange [0:*]", "1:4", NULL},
 };
 
-static struct point *points;
-static int n_points, ranks;
-
-/* Colours that people with colour blindness can tell apart (Okabe and Ito). */
-static const char *const colours[BACKENDS_MAX] = {"#0072B2", "#D55E00", "#009E73", "#CC79A7",
-                                                  "#E69F00", "#56B4E9", "#000000", "#999999"};
+enum { VIEWS = sizeof views / sizeof *views };
 
 static bool is_in_path(const char *program)
 {
@@ -56,95 +61,113 @@ void plot_check(const struct options *options)
     if (!is_in_path("gnuplot")) options_refuse("--plot needs gnuplot, which is not in PATH (Debian: gnuplot-nox)");
 }
 
-void plot_add(int backend, const struct bench_case *c, const struct result *result)
-{
-    struct point *grown = realloc(points, (size_t)(n_points + 1) * sizeof *grown);
-    if (!grown) options_refuse("no memory");
-    points = grown;
-    points[n_points++] = (struct point){c->op, backend, c->bytes, result->us};
-    ranks = c->ranks;
-}
-
 /* ---- drawing ------------------------------------------------------------------------------------------------ */
 
-/* Writes the points of an operation, for one backend or (-1) for all.  Skips points of 0 bytes, which a logarithmic
- * scale cannot show. */
-static int count_points(const struct bench_op *op, int backend)
+/* Counts the points of an operation.  Those of 0 bytes are left out, which a logarithmic scale cannot show. */
+static int count_points(const struct series *series, const char *op)
 {
     int n = 0;
-    for (int i = 0; i < n_points; i++)
-        n += points[i].op == op && points[i].bytes > 0 && (backend < 0 || points[i].backend == backend);
+    for (int i = 0; i < series->n; i++) n += series->points[i].bytes > 0 && strcmp(series->points[i].op, op) == 0;
     return n;
 }
 
-static int count_panels(void)
+/* Lists the operations that have points, in order.  Returns their number. */
+static int list_ops(const struct series_set *set, const char *ops[OPS_DRAWN_MAX])
 {
     int n = 0;
-    for (const struct bench_op *op = bench_ops; op->name; op++) n += count_points(op, -1) > 0;
+    for (int s = 0; s < set->n; s++)
+        for (int i = 0; i < set->list[s].n; i++) {
+            const struct point *point = &set->list[s].points[i];
+            int k = 0;
+            while (k < n && strcmp(ops[k], point->op) != 0) k++;
+            if (k == n && n < OPS_DRAWN_MAX && point->bytes > 0) ops[n++] = point->op;
+        }
     return n;
 }
 
-/* Escapes underscores, which gnuplot's text markup would interpret. */
-static void draw_title(FILE *out, const char *name)
+/* Writes text in gnuplot's double quotes. */
+static void draw_text(FILE *out, const char *text)
 {
-    fprintf(out, "set title \"%s\" noenhanced\n", name);
+    fputc('"', out);
+    for (; *text; text++) {
+        if (*text == '"' || *text == '\\') fputc('\\', out);
+        fputc((unsigned char)*text >= ' ' ? *text : ' ', out);
+    }
+    fputc('"', out);
 }
 
-static void draw_panel(FILE *out, const struct options *options, const struct bench_op *op, bool key)
+/* Writes the data of an operation: size, median, percentile, bandwidth. */
+static void draw_data(FILE *out, const struct series *series, int number, const char *op)
+{
+    fprintf(out, "$d%d << EOD\n", number);
+    for (int i = 0; i < series->n; i++) {
+        const struct point *point = &series->points[i];
+        double p95 = point->p95 > point->us ? point->p95 : point->us;
+        if (point->bytes > 0 && strcmp(point->op, op) == 0)
+            fprintf(out, "%lld %.3f %.3f %.4f\n", (long long)point->bytes, point->us, p95, point->busbw);
+    }
+    fprintf(out, "EOD\n");
+}
+
+/* Draws one operation in one panel. */
+static void draw_panel(FILE *out, const struct series_set *set, const char *op, const struct view *view, bool key)
 {
     bool first = true;
-    for (int b = 0; b < options->backends; b++) {
-        if (!count_points(op, b)) continue;
-        fprintf(out, "$d%d << EOD\n", b);
-        for (int i = 0; i < n_points; i++)
-            if (points[i].op == op && points[i].backend == b && points[i].bytes > 0)
-                fprintf(out, "%lld %.3f\n", (long long)points[i].bytes, points[i].us);
-        fprintf(out, "EOD\n");
-    }
-    draw_title(out, op->name);
-    fprintf(out, "set %s\nplot ", key ? "key" : "nokey");
-    for (int b = 0; b < options->backends; b++) {
-        if (!count_points(op, b)) continue;
-        fprintf(out, "%s$d%d using 1:2 with linespoints lw 2 pt 7 ps 0.5 lc rgb \"%s\" title \"%s\" noenhanced",
-                first ? "" : ", ", b, colours[b], options->backend[b]);
+    for (int s = 0; s < set->n; s++)
+        if (count_points(&set->list[s], op)) draw_data(out, &set->list[s], s, op);
+    fprintf(out, "set title \"%s\" noenhanced\nset ylabel \"%s\"\n%s\nset %s\nplot ", op, view->label, view->scale,
+            key ? "key top left" : "nokey");
+    for (int s = 0; s < set->n; s++) {
+        const struct style *style = &styles[s % STYLES];
+        if (!count_points(&set->list[s], op)) continue;
+        if (view->bars)
+            fprintf(out, "%s$d%d using %s with yerrorbars lw 1 dt 1 pt 0 lc rgb \"%s\" notitle", first ? "" : ", ", s,
+                    view->bars, style->colour);
+        fprintf(out, "%s$d%d using %s with linespoints lw 2 dt %d pt %d ps 0.7 lc rgb \"%s\" title ",
+                first && !view->bars ? "" : ", ", s, view->columns, style->dashes, style->mark, style->colour);
+        draw_text(out, set->list[s].label);
+        fprintf(out, " noenhanced");
         first = false;
     }
     fprintf(out, "\n");
 }
 
-static void draw(FILE *out, const struct options *options)
+static void draw_head(FILE *out, const struct options *options, const char *title, int columns, int rows)
 {
-    int panels = count_panels(), columns = panels < COLUMNS ? panels : COLUMNS, rows = (panels - 1) / columns + 1;
-    bool key = true; /* only the first panel has a key */
     fprintf(out,
-            "set terminal %s size %d,%d font 'sans-serif,12' background '#ffffff'\nset output '%s'\n"
-            "set multiplot layout %d,%d title \"tutti %s, %d ranks, %s: the median time in µs by bytes\" font ',15'\n"
-            "set logscale x 2\nset logscale y 10\nset format y '%%g'\n"
-            "set xtics ('4' 4, '64' 64, '1K' 1024, '16K' 16384, '256K' 262144, '4M' 4194304, '64M' 67108864, "
-            "'1G' 1073741824)\n"
-            "set grid xtics ytics lc rgb '#e0e0e0' lt 1\nset border 3 lc rgb '#808080'\nset tics nomirror\n"
-            "set key top left samplen 2\nset offsets graph 0.03, graph 0.03, 0, 0\n",
+            "set encoding utf8\nset terminal %s size %d,%d font 'sans-serif,12' background '#ffffff'\nset output '%s'\n"
+            "set multiplot layout %d,%d title ",
             ends_with(options->plot, ".png") ? "pngcairo" : "svg dynamic", columns * PANEL_WIDTH,
-            rows * PANEL_HEIGHT + TITLE_HEIGHT, options->plot, rows, columns, tutti_version(), ranks,
-            tutti_dtype_name(options->dtype->dtype));
-    for (const struct bench_op *op = bench_ops; op->name; op++) {
-        if (!count_points(op, -1)) continue;
-        draw_panel(out, options, op, key);
-        key = false;
-    }
+            rows * PANEL_HEIGHT + TITLE_HEIGHT, options->plot, rows, columns);
+    draw_text(out, title);
+    fprintf(out, " noenhanced font ',15'\n"
+                 "set logscale x 2\nset format y '%%g'\nset xlabel \"message size (bytes)\"\n"
+                 "set xtics ('4' 4, '64' 64, '1K' 1024, '16K' 16384, '256K' 262144, '4M' 4194304, '64M' 67108864, "
+                 "'1G' 1073741824)\n"
+                 "set grid xtics ytics lc rgb '#e0e0e0' lt 1\nset border 3 lc rgb '#404040'\nset tics nomirror\n"
+                 "set key samplen 4\nset offsets graph 0.03, graph 0.03, 0, 0\n");
+}
+
+static void draw(FILE *out, const struct options *options, const struct series_set *set)
+{
+    const char *ops[OPS_DRAWN_MAX];
+    int n = list_ops(set, ops), columns = n < 3 ? VIEWS : 2 * VIEWS, rows = (n * VIEWS + columns - 1) / columns;
+    draw_head(out, options, set->title, columns, rows);
+    for (int i = 0; i < n; i++)
+        for (int v = 0; v < VIEWS; v++) draw_panel(out, set, ops[i], &views[v], i == 0); /* the first ones have a key */
     fprintf(out, "unset multiplot\n");
 }
 
-bool plot_draw(const struct options *options)
+bool plot_draw(const struct options *options, const struct series_set *set)
 {
-    if (count_panels() == 0) {
+    const char *ops[OPS_DRAWN_MAX];
+    if (list_ops(set, ops) == 0) {
         fprintf(stderr, "tutti-bench: --plot: no operation with a size was measured, so there is nothing to draw\n");
         return false;
     }
     FILE *out = popen("gnuplot", "w");
-    if (out) draw(out, options);
+    if (out) draw(out, options, set);
     int status = out ? pclose(out) : -1;
     if (status != 0) fprintf(stderr, "tutti-bench: --plot: gnuplot failed with status %d\n", status);
-    free(points);
     return status == 0;
 }

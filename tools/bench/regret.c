@@ -1,6 +1,7 @@
 #include "bench/regret.h"
 #include "bench/alternatives.h"
 #include "bench/report.h"
+#include "common/output.h"
 
 #include <math.h>
 #include <string.h>
@@ -104,14 +105,14 @@ static void print_case(const struct options *options, const struct bench_case *c
 {
     if (c->rank != 0) return;
     if (options->csv)
-        fprintf(report_csv(), "%s,%s,%d,%lld,%s,%.3f,%s,%.3f,%.3f,%.3f,%.3f\n", options->name, c->op->name, c->ranks,
+        fprintf(output_data(), "%s,%s,%d,%lld,%s,%.3f,%s,%.3f,%.3f,%.3f,%.3f\n", options->name, c->op->name, c->ranks,
                 (long long)c->bytes, chosen, verdict->us, verdict->best, verdict->best_us, verdict->ratio, verdict->low,
                 verdict->high);
     else
         printf("  %-19s %11lld  %-18s %10.2f  %-18s %10.2f %7.2f %7.2f %7.2f%s\n", c->op->name, (long long)c->bytes,
                chosen, verdict->us, verdict->best, verdict->best_us, verdict->ratio, verdict->low, verdict->high,
                verdict->low > 1 ? "  beyond" : "");
-    fflush(options->csv ? report_csv() : stdout);
+    fflush(options->csv ? output_data() : stdout);
 }
 
 /* Measures one case, if there is a choice. */

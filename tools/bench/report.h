@@ -5,14 +5,16 @@
 #include "bench/measure.h"
 #include "bench/options.h"
 
-/* Returns the stream for CSV.  Under tutti-run, which may prefix each line with a rank, that is TUTTI_STDOUT_FD, the
- * launcher's own stdout. */
-FILE *report_csv(void);
-
 void report_begin(const struct options *options, int ranks);
 
 /* Prints a case and its figures.  If `result` is NULL, prints why the case is not supported. */
 void report_case(const struct options *options, const struct bench_case *c, const struct result *result,
                  const char *reason);
+
+/* Returns the algorithm bandwidth of a case in GB/s. */
+double report_bandwidth(const struct bench_case *c, const struct result *result);
+
+/* Writes the document of --json.  Returns false after a message. */
+bool report_end(const struct options *options);
 
 #endif
