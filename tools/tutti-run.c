@@ -10,9 +10,12 @@
  *   run/round        the store of one start of all ranks         run/job_restart  starts all ranks again
  *   run/mpi          starts the ranks through MPI's launcher     run/members      goes on after failures
  *   run/agent, leader, plan  agree with the other nodes on restarts
+ *   run/hosts, ssh   starts nodes on other hosts            run/node         is such a node
+ *   run/node_wire    what the two say to each other         run/exports      variables for the ranks
  *   run/feed, sink   a rank's output -> lines -> the launcher's stdout and stderr, without blocking */
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -46,23 +49,41 @@ static void raise_descriptors(struct rlimit *old)
     setrlimit(RLIMIT_NOFILE, &all);
 }
 
-/* Runs the ranks with a token and a store. */
-static int run(const struct options *options, const struct signals *signals, int out_fd)
+/* Runs the ranks with a token and a store, as a node of a larger job unless that is NULL. */
+static int run_with(const struct options *options, const struct signals *signals, int out_fd, int token_fd,
+                    struct node *node)
 {
-    uint8_t token[TUTTI_TOKEN_BYTES];
-    if (token_find(options->token_file, options->nnodes == 1, token) != 0) return 1;
-    struct rlimit files;
-    raise_descriptors(&files);
-    int token_fd = token_descriptor(token);
-    explicit_bzero(token, sizeof token);
-    if (token_fd < 0) return 1;
-    struct job job = {.options = options, .signals = signals, .token_fd = token_fd, .out_fd = out_fd, .files = files};
+    struct job job = {.options = options, .signals = signals, .token_fd = token_fd, .out_fd = out_fd, .node = node};
+    raise_descriptors(&job.files);
     int status = job_run(&job);
     if (job.store && status == 0)
         tutti_store_linger(job.store, LINGER_MS); /* ranks of other nodes may still need the store */
     tutti_store_free(job.store);
     agent_free(&job, LINGER_MS);
     close(token_fd);
+    return status;
+}
+
+static int run(const struct options *options, const struct signals *signals, int out_fd)
+{
+    uint8_t token[TUTTI_TOKEN_BYTES];
+    if (token_find(options->token_file, options->nnodes == 1, token) != 0) return 1;
+    int token_fd = token_descriptor(token);
+    explicit_bzero(token, sizeof token);
+    return token_fd < 0 ? 1 : run_with(options, signals, out_fd, token_fd, NULL);
+}
+
+/* Runs the ranks of a node that another tutti-run has started over ssh. */
+static int run_node(struct options *options, const struct signals *signals, int out_fd)
+{
+    struct node node;
+    int status = node_receive(&node, options);
+    if (status == OPTIONS_GO_ON) {
+        int token_fd = token_descriptor(node.config.token);
+        status = token_fd < 0 ? 1 : run_with(options, signals, out_fd, token_fd, &node);
+    }
+    free(node.frames.data);
+    node_free_config(&node.config);
     return status;
 }
 
@@ -86,14 +107,21 @@ int main(int argc, char **argv)
     struct signals signals;
     fill_standard_streams();
     int status = options_parse(argc, argv, &options);
-    if (status != OPTIONS_GO_ON) return status;
+    if (status != OPTIONS_GO_ON) {
+        options_free(&options);
+        return status;
+    }
     signals_block(&signals);
     int out_fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
     if (out_fd < 0) {
         perror("tutti-run: cannot duplicate stdout");
         return 1;
     }
-    status = options.mpi == OPTIONS_NO_MPI ? run(&options, &signals, out_fd) : run_mpi(&options, &signals, out_fd);
+    if (options.is_node)
+        status = run_node(&options, &signals, out_fd);
+    else
+        status = options.mpi == OPTIONS_NO_MPI ? run(&options, &signals, out_fd) : run_mpi(&options, &signals, out_fd);
     close(out_fd);
+    options_free(&options);
     return status;
 }

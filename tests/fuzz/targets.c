@@ -23,5 +23,6 @@ const struct fuzz_target fuzz_targets[] = {
     {"checkpoint", fuzz_checkpoint},
     {"flight_record", fuzz_flight_record},
     {"plan", fuzz_plan},
+    {"node", fuzz_node},
     {NULL, NULL},
 };

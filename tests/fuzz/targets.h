@@ -35,5 +35,6 @@ void fuzz_dlpack(const uint8_t *in, size_t bytes);
 void fuzz_checkpoint(const uint8_t *in, size_t bytes);
 void fuzz_flight_record(const uint8_t *in, size_t bytes);
 void fuzz_plan(const uint8_t *in, size_t bytes);
+void fuzz_node(const uint8_t *in, size_t bytes);
 
 #endif

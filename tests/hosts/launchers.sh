@@ -4,7 +4,7 @@
 #   TUTTI_BUILD_DIR=build tests/hosts/launchers.sh [CASE..]      status 77: skipped
 set -uo pipefail
 
-all=(mpirun_two_hosts mpiexec_two_hosts)
+all=(mpirun_two_hosts mpiexec_two_hosts ssh_two_hosts)
 
 # As on a cluster, all hosts resolve all names.  mpirun reaches the second host through a stand-in for ssh.
 named_hosts() {
@@ -82,6 +82,23 @@ mpiexec_two_hosts() {
     [[ -e $build/lib/tutti/libtutti_mpi_mpich.so ]] || return 0
     TUTTI_LOG=info on_first "${start[@]}" "$examples/all_reduce" mpi
     all_reduced
+}
+
+# tutti-run starts both hosts itself, over a stand-in for ssh.
+ssh_two_hosts() {
+    named_hosts
+    cat >"$work/agent" <<AGENT
+#!/bin/bash
+[[ \$1 == first ]] && exec sh -c "\$2"
+exec ip netns exec $name-1 sh -c "\$2"
+AGENT
+    chmod +x "$work/agent"
+    local start=("$run" --no-prefix --ssh-command "$work/agent" --hosts "first:2,second:2")
+    TUTTI_LOG=info on_first "${start[@]}" "$examples/all_reduce" tcp
+    all_reduced
+    said 0.err 'tcp store: serving first port' "the store is not on the first host"
+    [[ $(grep -cE "tcp: rank [0-3] listens on 10\.77\.0\." "$work/0.err") == 4 ]] || fail "not all ranks are on the wire"
+    suite tcp "${start[@]}"
 }
 
 . "$(dirname "$0")/hosts.sh"

@@ -70,6 +70,7 @@ static struct script {
     {.file = "elastic.sh", .name = "elastic_host_lost"},
     {.file = "launchers.sh", .name = "mpirun_two_hosts"},
     {.file = "launchers.sh", .name = "mpiexec_two_hosts"},
+    {.file = "launchers.sh", .name = "ssh_two_hosts"},
     {.file = "cases.sh", .name = "suite_two_and_two_v4"},
     {.file = "cases.sh", .name = "suite_three_and_one_v6"},
     {.file = "cases.sh", .name = "thirty_two_hosts"},

@@ -16,7 +16,7 @@ static void refuses_a_bad_command_line(void **state)
     (void)state;
     launch_assert_refused(ARGS("-n", "2"), 2, "no program to run");
     launch_assert_refused(ARGS("--frobnicate", "true"), 2, "unknown option --frobnicate");
-    launch_assert_refused(ARGS("-x", "true"), 2, "unknown option -x");
+    launch_assert_refused(ARGS("-z", "true"), 2, "unknown option -z");
     launch_assert_refused(ARGS("--rdzv-backend=c10d", "true"), 2,
                           "tutti-run does not have torchrun's --rdzv-backend=c10d");
     launch_assert_refused(ARGS("--max_restarts", "3:4", "true"), 2, "--max-restarts takes a number from 0");

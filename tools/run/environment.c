@@ -81,7 +81,9 @@ static void set_failure(char **environment, const struct options *options, const
 char **environment_of(const struct options *options, const struct round *round, const struct rank *rank, int token_fd,
                       int out_fd)
 {
-    char **environment = copy(24);
+    const struct exports *exports = &options->exports;
+    char **environment = copy(24 + (size_t)exports->n);
+    for (int i = 0; i < exports->n; i++) set(environment, memory_print("%s", exports->list[i]));
     if (options->mpi == OPTIONS_MPI_RANK) set_int(environment, "TUTTI_STDOUT_FD", out_fd);
     if (options->mpi != OPTIONS_NO_MPI) return environment; /* MPI's launcher sets the others */
     set_int(environment, "RANK", rank->number);

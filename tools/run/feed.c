@@ -8,6 +8,10 @@
 
 static void emit(struct feed *feed, const char *rest, size_t bytes, bool newline)
 {
+    if (feed->filter && !newline && feed->filter(feed, feed->line.data ? feed->line.data : "", feed->line.used)) {
+        feed->line.used = 0;
+        return;
+    }
     sink_append(feed->sink, feed->prefix, strlen(feed->prefix));
     sink_append(feed->sink, feed->line.data, feed->line.used);
     sink_append(feed->sink, rest, bytes);
@@ -22,11 +26,11 @@ static void hold(struct feed *feed, const char *data, size_t bytes)
     feed->line.used += bytes;
 }
 
-/* Handles bytes without a newline: emits lines of FEED_LINE_MAX bytes and keeps the rest. */
+/* Handles bytes without a newline: emits lines of line_max bytes and keeps the rest. */
 static void take_part(struct feed *feed, const char *data, size_t bytes)
 {
-    while (feed->line.used + bytes > FEED_LINE_MAX) {
-        size_t space = FEED_LINE_MAX - feed->line.used;
+    while (feed->line.used + bytes > feed->line_max) {
+        size_t space = feed->line_max - feed->line.used;
         emit(feed, data, space, true);
         data += space;
         bytes -= space;
@@ -82,13 +86,13 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer)
     sink_flush(feed->sink);
 }
 
-void feed_open(struct feed *feed, uv_loop_t *loop, int fd, struct sink *sink, int rank)
+void feed_open(struct feed *feed, uv_loop_t *loop, int fd, struct sink *sink, const char *prefix)
 {
     feed->sink = sink;
     feed->open = true;
     feed->paused = false;
     feed->tail_used = 0;
-    snprintf(feed->prefix, sizeof feed->prefix, "[%d] ", rank);
+    snprintf(feed->prefix, sizeof feed->prefix, "%s", prefix);
     uv_pipe_init(loop, &feed->pipe, 0);
     feed->pipe.data = feed;
     uv_pipe_open(&feed->pipe, fd);

@@ -1,5 +1,5 @@
 /* A feed: one output stream of one rank.  It reads a pipe and passes whole lines to a sink, each with the rank's
- * prefix. Bytes pass unchanged.  A line longer than FEED_LINE_MAX is cut into several. */
+ * prefix. Bytes pass unchanged.  A line longer than line_max is cut into several. */
 #ifndef RUN_FEED_H
 #define RUN_FEED_H
 
@@ -9,12 +9,14 @@
 
 #include "sink.h"
 
-enum { FEED_LINE_MAX = 64 << 10, FEED_TAIL_MAX = 4096 };
+enum { FEED_LINE_MAX = 64 << 10, FEED_PREFIX_MAX = 24, FEED_TAIL_MAX = 4096 };
 
 struct feed {
     uv_pipe_t pipe;
     struct sink *sink;
-    char prefix[24];
+    char prefix[FEED_PREFIX_MAX];
+    bool (*filter)(struct feed *feed, const char *line, size_t bytes); /* true: drops the line.  NULL: none */
+    size_t line_max;
     bool open;
     bool closing;       /* the loop still has the pipe */
     bool paused;        /* the sink is full */
@@ -27,7 +29,7 @@ struct feed {
 };
 
 /* Starts to read fd, which the feed then owns. */
-void feed_open(struct feed *feed, uv_loop_t *loop, int fd, struct sink *sink, int rank);
+void feed_open(struct feed *feed, uv_loop_t *loop, int fd, struct sink *sink, const char *prefix);
 
 /* Resumes reading once the sink has space again. */
 void feed_resume(struct feed *feed);

@@ -8,13 +8,14 @@
 
 #include "memory.h"
 
-enum { DRAIN_MS = 200 };
+enum { DRAIN_MS = 200, NODE_GRACE_MS = 5000 };
 
 static void finish(struct job *job)
 {
     job->finished = true;
     atomic_store(&job->members.cancel, true);
     agent_stop(job);
+    if (job->ssh) ssh_finish(job);
     uv_timer_t *timers[] = {&job->grace, &job->timeout, &job->drain, &job->backoff, &job->members.starter};
     for (size_t i = 0; i < sizeof timers / sizeof *timers; i++) uv_timer_stop(timers[i]);
     uv_unref(
@@ -63,6 +64,7 @@ static void on_feed_closed(struct feed *feed)
 {
     struct job *job = feed->owner;
     job->open_feeds--;
+    if (job->ssh) ssh_settle(job, (int)(feed - job->feeds) / 2);
     job_finish_if_over(job);
 }
 
@@ -98,8 +100,14 @@ void job_end(struct job *job)
     if (job->ending) return;
     job->ending = true;
     members_cancel(job);
-    for (int i = 0; i < job->n; i++) rank_signal(&job->ranks[i], SIGTERM, true);
-    uv_timer_start(&job->grace, on_grace, (uint64_t)job->options->grace_ms, 0);
+    for (int i = 0; i < job->n; i++) {
+        if (job->ssh)
+            ssh_end(job, i);
+        else
+            rank_signal(&job->ranks[i], SIGTERM, true);
+    }
+    uint64_t more = job->ssh ? NODE_GRACE_MS : 0; /* the nodes have the same limit for their ranks */
+    uv_timer_start(&job->grace, on_grace, (uint64_t)job->options->grace_ms + more, 0);
 }
 
 static void on_timeout(uv_timer_t *timer)
@@ -130,8 +138,9 @@ static void record_end(const struct job *job, const struct rank *rank)
 static void fail(struct job *job, struct rank *rank)
 {
     job->first = rank;
-    job->quiet = rank->signalled && rank->code == job->passed;
-    job_report_first(job);
+    job->quiet = job->ssh ? job->passed != 0 : rank->signalled && rank->code == job->passed;
+    if (job->node) node_say_failed(job);
+    if (!job->ssh) job_report_first(job); /* the nodes have */
     agent_report_failure(job);
     if (job->running) job_end(job);
 }
@@ -140,9 +149,10 @@ static void ended(struct job *job, struct rank *rank)
 {
     job->running--;
     record_end(job, rank);
+    bool known = job->ssh && ssh_take_end(job, rank);
     if (members_go_on(job))
         members_take_end(job, rank);
-    else if (rank_failed(rank) && !job->first && !job->ending)
+    else if (rank_failed(rank) && !known && !job->first && !job->ending)
         fail(job, rank);
     if (members_go_on(job)) job_drain(job, (int)(rank - job->ranks));
     for (int i = 0; i < job->n && !job->running; i++) job_drain(job, i);
@@ -176,7 +186,8 @@ static void init_sinks(struct job *job)
 
 static int init(struct job *job)
 {
-    job->n = job->options->nproc;
+    const struct options *options = job->options;
+    job->n = options->hosts.n ? options->hosts.n : options->nproc;
     job->ranks = calloc((size_t)job->n, sizeof *job->ranks);
     job->feeds = calloc((size_t)job->n * 2, sizeof *job->feeds);
     if (!job->ranks || !job->feeds || uv_loop_init(&job->loop) != 0) {
@@ -192,7 +203,11 @@ static int init(struct job *job)
     for (int i = 0; i < 2 * job->n; i++) {
         job->feeds[i].owner = job;
         job->feeds[i].closed = on_feed_closed;
+        job->feeds[i].filter = options->hosts.n ? ssh_take_line : NULL;
+        job->feeds[i].line_max = FEED_LINE_MAX - (job->node ? FEED_PREFIX_MAX : 0); /* the launcher cuts no more */
     }
+    if (options->hosts.n) ssh_init(job);
+    if (job->node) node_init(job);
     job->output = job_choose_output(job->options);
     members_init(job);
     return job_watch_signals(job);
@@ -202,7 +217,7 @@ static int init(struct job *job)
 static int bind_ranks(struct job *job)
 {
     enum bind bind = job->options->bind;
-    if (bind == BIND_UNSET || bind == BIND_NONE) return 0;
+    if (bind == BIND_UNSET || bind == BIND_NONE || job->ssh) return 0;
     job->processors = memory_resize(NULL, (size_t)job->n * sizeof *job->processors);
     return bind_find(bind, job->n, job->processors) ? 0 : 2;
 }
@@ -223,9 +238,12 @@ static void tear_down(struct job *job)
     uv_close((uv_handle_t *)&job->drain, NULL);
     uv_close((uv_handle_t *)&job->backoff, NULL);
     members_close(job);
+    if (job->ssh) ssh_close(job);
+    if (job->node) node_close(job);
     uv_run(&job->loop, UV_RUN_DEFAULT);
     uv_loop_close(&job->loop);
     close(job->signal_fd);
+    if (job->ssh) ssh_free(job);
     for (int i = 0; i < 2 * job->n; i++) feed_free(&job->feeds[i]);
     sink_free(&job->out);
     sink_free(&job->err);

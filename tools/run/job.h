@@ -10,11 +10,13 @@
 #include "agent.h"
 #include "feed.h"
 #include "members.h"
+#include "node.h"
 #include "options.h"
 #include "rank.h"
 #include "round.h"
 #include "signals.h"
 #include "sink.h"
+#include "ssh.h"
 
 #include <tutti/store.h>
 
@@ -25,6 +27,8 @@ struct job {
     const struct options *options;
     const struct signals *signals;
     const char *starter; /* MPI's launcher, if it starts the ranks: then it is the job's only process; else NULL */
+    struct node *node;   /* if another tutti-run has started this one over ssh; else NULL */
+    struct ssh *ssh;     /* if the job's processes are ssh's, one for each host; else NULL */
     int token_fd;        /* -1 if the ranks get no token */
     int out_fd;          /* duplicate of the launcher's stdout, for the ranks */
     struct rlimit files; /* the launcher's original limits, for the ranks */
@@ -83,6 +87,9 @@ void job_reap(struct job *job, pid_t pid);
 /* job_restart.c.  Starts all ranks of this node.  On a failure sets job->status after a message. */
 void job_begin_round(struct job *job);
 
+/* Returns the exported variables and those of the round, which the caller frees. */
+struct exports job_exports(const struct job *job);
+
 /* Plans the next round if all ranks are to be started again.  Returns false if the job is over. */
 bool job_restart(struct job *job);
 
@@ -98,8 +105,14 @@ int job_start(struct job *job, int i);
 int job_open_logs(struct job *job);
 enum job_output job_choose_output(const struct options *options);
 
+/* Returns what all processes of the job are started with. */
+struct rank_start job_rank_start(const struct job *job, char **program, char **environment);
+
 /* job_signals.c.  Starts to handle signals.  Returns 0, or an exit status after a message. */
 int job_watch_signals(struct job *job);
+
+/* Handles a signal that the launcher of this node has passed on. */
+void job_take_signal(struct job *job, int signal);
 
 /* job_report.c.  Messages go to stderr, between the ranks' lines. */
 const char *job_name(const struct job *job, const struct rank *rank, char *text,

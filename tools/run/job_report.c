@@ -20,7 +20,10 @@ void job_say(struct job *job, const char *format, ...)
     int length = vasprintf(&text, format, args);
     va_end(args);
     if (length < 0) return;
-    sink_append(job->to_err, "tutti-run: ", 11);
+    sink_append(job->to_err, "tutti-run", 9);
+    if (job->node) sink_append(job->to_err, " on ", 4);
+    if (job->node) sink_append(job->to_err, job->node->config.host, strlen(job->node->config.host));
+    sink_append(job->to_err, ": ", 2);
     sink_append(job->to_err, text, (size_t)length);
     sink_append(job->to_err, "\n", 1);
     sink_flush(job->to_err);
@@ -30,6 +33,10 @@ void job_say(struct job *job, const char *format, ...)
 const char *job_name(const struct job *job, const struct rank *rank, char *text, size_t bytes)
 {
     if (job->starter) return job->starter;
+    if (job->ssh) {
+        snprintf(text, bytes, "host %s", job->options->hosts.list[rank - job->ranks].name);
+        return text;
+    }
     if (rank->newcomer)
         snprintf(text, bytes, "member %d in rank %d's place", rank->member, rank->number);
     else
@@ -92,7 +99,7 @@ static void say_lines(struct job *job, const char *text, size_t bytes)
 
 void job_report_last_lines(struct job *job, const struct rank *rank)
 {
-    if (job->quiet || job->output == JOB_PASSED || (job->output == JOB_PREFIXED && job->n == 1)) return;
+    if (job->quiet || job->ssh || job->output == JOB_PASSED || (job->output == JOB_PREFIXED && job->n == 1)) return;
     const struct feed *feed = &job->feeds[2 * (rank - job->ranks) + 1];
     char filed[FEED_TAIL_MAX], how[64];
     char *path = job->output == JOB_FILED ? job_log_path(job, rank, true) : NULL;

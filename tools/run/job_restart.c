@@ -1,7 +1,10 @@
 /* Rounds: starts all ranks of this node, and again after a failure (--on-failure=restart). */
+#include <stdlib.h>
+
 #include <tutti/tutti.h>
 
 #include "job.h"
+#include "memory.h"
 
 enum { EARLY_MS = 10000, BACKOFF_MAX_MS = 30000 };
 
@@ -29,8 +32,8 @@ static void set_round(struct job *job)
     job->round.first_member = -1;
     job->round.node_rank = options->node_rank;
     job->round.n_nodes = options->nnodes;
-    job->round.first_rank = options->node_rank * options->nproc;
-    job->round.world_size = options->nnodes * options->nproc;
+    job->round.first_rank = options->world_size ? options->first_rank : options->node_rank * options->nproc;
+    job->round.world_size = options->world_size ? options->world_size : options->nnodes * options->nproc;
     job->round.addr = options->master_addr;
     job->round.port = (uint16_t)options->master_port;
 }
@@ -42,12 +45,13 @@ static int open_store(struct job *job)
     set_round(job);
     tutti_store_free(job->store);
     job->store = NULL;
-    if (round->node_rank != 0 || job->options->mpi != OPTIONS_NO_MPI) return 0;
+    if (round->node_rank != 0 || job->options->mpi != OPTIONS_NO_MPI || job->ssh) return 0;
     if (round_host_store(round->addr, round->port, round->world_size, job->token_fd, &job->store) != TUTTI_OK) {
         job_say(job, "%s", tutti_last_error());
         return 1;
     }
     round->port = tutti_store_port(job->store);
+    if (job->node) node_say_port(job, round->port);
     return 0;
 }
 
@@ -68,6 +72,7 @@ static void reset_ranks(struct job *job)
 static int start_all(struct job *job)
 {
     members_announce(job);
+    if (job->ssh) ssh_begin_round(job);
     for (int i = 0; i < job->n; i++) {
         int status = job_start(job, i);
         if (status == 0) continue;
@@ -85,6 +90,27 @@ void job_begin_round(struct job *job)
     job->status = agent_is_needed(job) ? 0 : open_store(job); /* else the leader has opened it */
     reset_ranks(job);
     if (!job->status) job->status = start_all(job);
+}
+
+static void add_export(struct exports *exports, const char *name, const char *value, int number)
+{
+    char *entry = value ? memory_print("%s=%s", name, value) : memory_print("%s=%d", name, number);
+    exports_add(exports, entry);
+    free(entry);
+}
+
+struct exports job_exports(const struct job *job)
+{
+    const struct options *options = job->options;
+    struct exports exports = {0};
+    for (int i = 0; i < options->exports.n; i++) exports_add(&exports, options->exports.list[i]);
+    if (options->on_failure != OPTIONS_RESTART) return exports;
+    add_export(&exports, "TUTTI_ON_FAILURE", "restart", 0);
+    add_export(&exports, "TUTTI_RESTART_COUNT", NULL, job->round.number);
+    add_export(&exports, "TORCHELASTIC_RESTART_COUNT", NULL, job->round.restarts);
+    add_export(&exports, "TORCHELASTIC_MAX_RESTARTS", NULL, options->max_restarts);
+    add_export(&exports, "TORCHELASTIC_RUN_ID", options->rdzv_id, 0);
+    return exports;
 }
 
 static void on_backoff(uv_timer_t *timer)

@@ -10,8 +10,12 @@
 /* Forwards a signal.  A rank in the launcher's own group has already received a signal of the terminal. */
 static void pass_on(struct job *job, int signal, bool whole_group, bool from_terminal)
 {
-    for (int i = 0; i < job->n; i++)
-        if (job->ranks[i].own_group || !from_terminal) rank_signal(&job->ranks[i], signal, whole_group);
+    for (int i = 0; i < job->n; i++) {
+        if (job->ssh)
+            ssh_signal(job, i, signal);
+        else if (job->ranks[i].own_group || !from_terminal)
+            rank_signal(&job->ranks[i], signal, whole_group);
+    }
 }
 
 static void end_by(struct job *job, int signal, bool from_terminal)
@@ -38,7 +42,7 @@ static void end_by(struct job *job, int signal, bool from_terminal)
  * their own. */
 static void stop(struct job *job, bool from_terminal)
 {
-    pass_on(job, SIGSTOP, true, from_terminal);
+    pass_on(job, job->ssh ? SIGTSTP : SIGSTOP, true, from_terminal);
     raise(SIGSTOP);
     pass_on(job, SIGCONT, true, false);
 }
@@ -55,6 +59,18 @@ static void handle(struct job *job, const struct signalfd_siginfo *info)
         pass_on(job, signal, false, false);
     else
         end_by(job, signal, from_terminal);
+}
+
+void job_take_signal(struct job *job, int signal)
+{
+    if (signal == SIGTSTP)
+        pass_on(job, SIGSTOP, true, false);
+    else if (signal == SIGCONT || signal == SIGKILL)
+        pass_on(job, signal, true, false);
+    else if (signal == SIGUSR1 || signal == SIGUSR2)
+        pass_on(job, signal, false, false);
+    else if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT)
+        end_by(job, signal, false);
 }
 
 static void on_signal(uv_poll_t *poll, int status, int events)

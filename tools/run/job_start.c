@@ -1,6 +1,7 @@
 /* Opens the streams of a rank and starts it. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,7 +14,9 @@
 /* Chooses the output.  A single rank on a terminal keeps the terminal, with its colours and progress bars. */
 enum job_output job_choose_output(const struct options *options)
 {
+    if (options->hosts.n) return JOB_PREFIXED; /* by the nodes */
     if (options->log_dir) return JOB_FILED;
+    if (options->is_node) return JOB_PREFIXED; /* stdout and stderr belong to the launcher's protocol */
     bool alone = options->nproc == 1 && options->nnodes == 1 && options->mpi != OPTIONS_MPI_RANK;
     return options->no_prefix || (alone && isatty(STDOUT_FILENO)) ? JOB_PASSED : JOB_PREFIXED;
 }
@@ -79,31 +82,37 @@ static void settle(struct job *job, int i, bool is_err, struct stream *stream, b
         close(stream->launcher_end);
         return;
     }
+    char prefix[FEED_PREFIX_MAX] = "";
+    if (!job->ssh && !job->options->no_prefix) snprintf(prefix, sizeof prefix, "[%d] ", job->ranks[i].number);
     job->open_feeds++;
     feed_open(&job->feeds[2 * i + is_err], &job->loop, stream->launcher_end, is_err ? job->to_err : job->to_out,
-              job->ranks[i].number);
+              prefix);
+}
+
+struct rank_start job_rank_start(const struct job *job, char **program, char **environment)
+{
+    return (struct rank_start){.program = program,
+                               .environment = environment,
+                               .token_fd = job->token_fd,
+                               .out_fd = job->out_fd,
+                               .mask = &job->signals->old_mask,
+                               .old_pipe = &job->signals->old_pipe,
+                               .old_size = &job->signals->old_size,
+                               .old_child = &job->signals->old_child,
+                               .old_files = &job->files};
 }
 
 static int start_with(struct job *job, int i, int in, const struct stream *out, const struct stream *err)
 {
     char **environment = environment_of(job->options, &job->round, &job->ranks[i], job->token_fd, job->out_fd);
-    struct rank_start start = {
-        .program = job->options->program,
-        .environment = environment,
-        .in = in,
-        .out = out->rank_end,
-        .err = err->rank_end,
-        .token_fd = job->token_fd,
-        .out_fd = job->out_fd,
-        /* a rank that reads a terminal stays in the launcher's group: other groups would be stopped */
-        .own_group = in != STDIN_FILENO || !isatty(STDIN_FILENO),
-        .processors = job->processors != NULL ? &job->processors[i] : NULL,
-        .mask = &job->signals->old_mask,
-        .old_pipe = &job->signals->old_pipe,
-        .old_size = &job->signals->old_size,
-        .old_child = &job->signals->old_child,
-        .old_files = &job->files};
+    struct rank_start start = job_rank_start(job, job->options->program, environment);
     bool in_exec;
+    start.in = in;
+    start.out = out->rank_end;
+    start.err = err->rank_end;
+    /* a rank that reads a terminal stays in the launcher's group: other groups would be stopped */
+    start.own_group = in != STDIN_FILENO || !isatty(STDIN_FILENO);
+    start.processors = job->processors != NULL ? &job->processors[i] : NULL;
     int failure = rank_start(&job->ranks[i], &start, &in_exec);
     environment_free(environment);
     if (!failure) return 0;
@@ -117,7 +126,7 @@ static int start_with(struct job *job, int i, int in, const struct stream *out, 
 /* Returns the stdin of a rank: the launcher's for rank 0, /dev/null for the others. */
 static int open_stdin(struct job *job, int i)
 {
-    if (job->ranks[i].number == 0) return STDIN_FILENO;
+    if (job->ranks[i].number == 0) return job->node ? node_open_input(job) : STDIN_FILENO;
     int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (in < 0) job_say(job, "cannot open /dev/null: %s", strerror(errno));
     return in;
@@ -127,9 +136,10 @@ int job_start(struct job *job, int i)
 {
     struct stream out = {-1, -1}, err = {-1, -1};
     int status = 1;
-    int in = open_stdin(job, i);
+    int in = job->ssh ? STDIN_FILENO : open_stdin(job, i);
     if (in >= 0 && open_stream(job, i, false, &out) && open_stream(job, i, true, &err))
-        status = start_with(job, i, in, &out, &err);
+        status = job->ssh ? ssh_start(job, i, out.rank_end, err.rank_end) : start_with(job, i, in, &out, &err);
+    if (status == 0 && job->node && job->ranks[i].number == 0) node_say_input(job);
     settle(job, i, false, &out, status == 0);
     settle(job, i, true, &err, status == 0);
     if (in > STDERR_FILENO) close(in);

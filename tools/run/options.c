@@ -2,7 +2,6 @@
 
 #include <limits.h>
 #include <sched.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,34 +12,29 @@
 
 enum { RDZV_PORT = 29400 }; /* torchrun's default */
 
-struct option {
-    const char *name;
-    char letter;
-    enum { WITHOUT, WITH, EITHER } value;
-    bool (*set)(struct options *options, const char *name, const char *value);
-};
+static bool set(void *target, int id, const char *value);
 
-static bool refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static const struct cli cli = {.program = "tutti-run",
+                               .usage = "tutti-run [options] PROGRAM [arguments]",
+                               .summary = "Starts PROGRAM once per rank, with the variables that "
+                                          "tutti_init_process_group(\"env://\") reads.",
+                               .options = options_table,
+                               .end = "Options may have '_' for '-', and may be written --option=value or --option "
+                                      "value.\n"
+                                      "The exit status is 0 if all ranks succeed, else that of the first failed rank, "
+                                      "or 128 + its signal.",
+                               .runs_program = true,
+                               .set = set,
+                               .why_not = options_why_not};
 
-static bool refuse(const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    fputs("tutti-run: ", stderr);
-    vfprintf(stderr, format, args);
-    fputs(" (tutti-run --help lists the options)\n", stderr);
-    va_end(args);
-    return false;
-}
+#define refuse(...) cli_refuse(&cli, __VA_ARGS__)
 
 static bool parse_int(const char *name, const char *text, int low, int high, int *value)
 {
-    char *end;
-    long number = strtol(text, &end, 10);
-    if (end == text || *end || number < low || number > high)
-        return refuse("--%s takes a number from %d to %d, not \"%s\"", name, low, high, text);
-    *value = (int)number;
-    return true;
+    long long number = 0;
+    bool good = cli_int(&cli, name, text, low, high, &number);
+    if (good) *value = (int)number;
+    return good;
 }
 
 static bool parse_seconds(const char *name, const char *text, int64_t *ms)
@@ -63,7 +57,7 @@ static bool set_nproc(struct options *options, const char *name, const char *val
 {
     if (strcmp(value, "auto") == 0 || strcmp(value, "cpu") == 0) {
         options->nproc = usable_cores();
-        return true;
+        return options->nproc_is_auto = true;
     }
     return parse_int(name, value, 1, 1 << 20, &options->nproc);
 }
@@ -111,6 +105,42 @@ static bool set_log_dir(struct options *options, const char *name, const char *v
     if (!*value) return refuse("--%s is empty; give it a value", name);
     options->log_dir = value;
     return true;
+}
+
+static bool set_hosts(struct options *options, const char *name, const char *value)
+{
+    const char *wrong = hosts_add(&options->hosts, value);
+    return !wrong || refuse("--%s: %s", name, wrong);
+}
+
+static bool set_hostfile(struct options *options, const char *name, const char *value)
+{
+    const char *wrong = hosts_read(&options->hosts, value);
+    return !wrong || refuse("--%s: %s", name, wrong);
+}
+
+static bool set_ssh_command(struct options *options, const char *name, const char *value)
+{
+    if (!*value) return refuse("--%s is empty; give it a value", name);
+    options->ssh_command = value;
+    return true;
+}
+
+static bool set_ssh_timeout(struct options *options, const char *name, const char *value)
+{
+    return parse_seconds(name, value, &options->ssh_timeout_ms);
+}
+
+static bool set_export(struct options *options, const char *name, const char *value)
+{
+    const char *wrong = exports_add(&options->exports, value);
+    return !wrong || refuse("--%s: %s", name, wrong);
+}
+
+static bool set_env_file(struct options *options, const char *name, const char *value)
+{
+    const char *wrong = exports_read(&options->exports, value);
+    return !wrong || refuse("--%s: %s", name, wrong);
 }
 
 static bool set_no_prefix(struct options *options, const char *name, const char *value)
@@ -233,62 +263,48 @@ static bool set_standalone(struct options *options, const char *name, const char
     return true;
 }
 
-static const struct option table[] = {
-    {"nproc-per-node", 'n', WITH, set_nproc},
-    {"nnodes", 0, WITH, set_nnodes},
-    {"node-rank", 0, WITH, set_node_rank},
-    {"master-addr", 0, WITH, set_master_addr},
-    {"master-port", 0, WITH, set_master_port},
-    {"token-file", 0, WITH, set_token_file},
-    {"log-dir", 0, WITH, set_log_dir},
-    {"no-prefix", 0, WITHOUT, set_no_prefix},
-    {"grace", 0, WITH, set_grace},
-    {"timeout", 0, WITH, set_timeout},
-    {"rdzv-endpoint", 0, WITH, set_rdzv_endpoint},
-    {"rdzv-conf", 0, WITH, set_rdzv_conf},
-    {"rdzv-id", 0, WITH, set_rdzv_id},
-    {"on-failure", 0, WITH, set_on_failure},
-    {"max-restarts", 0, WITH, set_max_restarts},
-    {"replace", 0, WITH, set_replace},
-    {"backoff", 0, WITH, set_backoff},
-    {"mpi", 0, EITHER, set_mpi},
-    {"mpi-rank", 0, WITHOUT, set_mpi_rank},
-    {"bind", 0, WITH, set_bind},
-    {"standalone", 0, WITHOUT, set_standalone},
+/* Sets the mode of a node that another tutti-run has started over ssh. */
+static bool set_node(struct options *options, const char *name, const char *value)
+{
+    (void)name, (void)value;
+    return options->is_node = true;
+}
+
+/* By enum options_id. */
+static bool (*const setters[OPTIONS])(struct options *options, const char *name, const char *value) = {
+    [OPTION_NPROC] = set_nproc,
+    [OPTION_NNODES] = set_nnodes,
+    [OPTION_NODE_RANK] = set_node_rank,
+    [OPTION_MASTER_ADDR] = set_master_addr,
+    [OPTION_MASTER_PORT] = set_master_port,
+    [OPTION_HOSTS] = set_hosts,
+    [OPTION_HOSTFILE] = set_hostfile,
+    [OPTION_SSH_COMMAND] = set_ssh_command,
+    [OPTION_SSH_TIMEOUT] = set_ssh_timeout,
+    [OPTION_EXPORT] = set_export,
+    [OPTION_ENV_FILE] = set_env_file,
+    [OPTION_TOKEN_FILE] = set_token_file,
+    [OPTION_LOG_DIR] = set_log_dir,
+    [OPTION_NO_PREFIX] = set_no_prefix,
+    [OPTION_GRACE] = set_grace,
+    [OPTION_TIMEOUT] = set_timeout,
+    [OPTION_RDZV_ENDPOINT] = set_rdzv_endpoint,
+    [OPTION_RDZV_ID] = set_rdzv_id,
+    [OPTION_RDZV_CONF] = set_rdzv_conf,
+    [OPTION_ON_FAILURE] = set_on_failure,
+    [OPTION_MAX_RESTARTS] = set_max_restarts,
+    [OPTION_REPLACE] = set_replace,
+    [OPTION_BACKOFF] = set_backoff,
+    [OPTION_MPI] = set_mpi,
+    [OPTION_MPI_RANK] = set_mpi_rank,
+    [OPTION_NODE] = set_node,
+    [OPTION_BIND] = set_bind,
+    [OPTION_STANDALONE] = set_standalone,
 };
 
-static const struct option *find(const char *argument)
+static bool set(void *target, int id, const char *value)
 {
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        const struct option *option = &table[i];
-        if (argument[1] == '-' ? options_same_name(argument + 2, option->name)
-                               : option->letter && argument[1] == option->letter)
-            return option;
-    }
-    return NULL;
-}
-
-/* Returns the value in the argument itself (--name=value, -nVALUE), or NULL. */
-static const char *value_within(const char *argument)
-{
-    if (argument[1] != '-') return argument[2] ? argument + 2 + (argument[2] == '=') : NULL;
-    const char *equals = strchr(argument, '=');
-    return equals ? equals + 1 : NULL;
-}
-
-/* Sets the option at argv[*at] and moves *at past it and its value. */
-static bool take(struct options *options, char **argv, int *at)
-{
-    const char *argument = argv[(*at)++];
-    const struct option *option = find(argument);
-    if (!option && options_why_not(argument))
-        return refuse("tutti-run does not have torchrun's %s: %s", argument, options_why_not(argument));
-    if (!option) return refuse("unknown option %s", argument);
-    const char *value = value_within(argument);
-    if (value && option->value == WITHOUT) return refuse("--%s takes no value", option->name);
-    if (option->value == WITH && !value) value = argv[*at] ? argv[(*at)++] : NULL;
-    if (option->value == WITH && !value) return refuse("%s needs a value", argument);
-    return option->set(options, option->name, value);
+    return setters[id](target, options_table[id].name, value);
 }
 
 /* Checks the options about failures, and sets the ones that were not given. */
@@ -328,9 +344,36 @@ static bool check_elastic(const struct options *options)
     return options->mpi == OPTIONS_NO_MPI || refuse("--mpi does without --rdzv-endpoint: MPI's launcher has the hosts");
 }
 
+/* Checks the options of jobs that are started over ssh, and sets the ranks of each host. */
+static bool check_hosts(struct options *options)
+{
+    const struct hosts *hosts = &options->hosts;
+    int64_t world = 0;
+    if (!hosts->n) return true;
+    if (options->nnodes > 1 || options->node_rank >= 0 || options->elastic || options->mpi != OPTIONS_NO_MPI)
+        return refuse("--hosts starts all nodes at once: omit --nnodes, --node-rank, --rdzv-endpoint and --mpi");
+    if (options->on_failure == OPTIONS_CONTINUE)
+        return refuse("--hosts goes with --on-failure=end or restart; to continue, start tutti-run on each node");
+    for (int i = 0; i < hosts->n; i++) {
+        if (!hosts->list[i].slots && options->nproc_is_auto)
+            return refuse("-n auto is not known for other hosts; give host %s a number of ranks, as in %s:4",
+                          hosts->list[i].name, hosts->list[i].name);
+        if (!hosts->list[i].slots) hosts->list[i].slots = options->nproc;
+        world += hosts->list[i].slots;
+    }
+    if (world > INT_MAX) return refuse("the hosts have more than %d ranks", INT_MAX);
+    if (hosts->n > 1 && !options->master_addr && hosts_is_loopback(&hosts->list[0]) &&
+        !hosts_is_loopback(&hosts->list[1]))
+        return refuse("the other hosts cannot reach the first one as %s; list it by a name that they know, or give "
+                      "--master-addr",
+                      hosts->list[0].name);
+    return true;
+}
+
 /* Checks the options together. */
 static bool check(struct options *options)
 {
+    if (options->is_node) return true; /* its configuration is to come */
     if (!options->program[0]) return refuse("no program to run; give one after the options");
     if ((int64_t)options->nproc * options->nnodes > INT_MAX)
         return refuse("--nproc-per-node %d times --nnodes %d is more than %d ranks", options->nproc, options->nnodes,
@@ -339,7 +382,7 @@ static bool check(struct options *options)
         return refuse(
             "--mpi starts the ranks of all nodes at once, so omit --nnodes and name the hosts to MPI's launcher "
             "(Open MPI: OMPI_MCA_orte_default_hostfile, MPICH: HYDRA_HOST_FILE)");
-    if (!check_failures(options) || !check_elastic(options)) return false;
+    if (!check_failures(options) || !check_elastic(options) || !check_hosts(options)) return false;
     if (options->nnodes > 1 && !options->elastic) {
         if (options->node_rank < 0) return refuse("--nnodes %d needs --node-rank on each node", options->nnodes);
         if (!options->master_addr)
@@ -351,6 +394,7 @@ static bool check(struct options *options)
     if (options->node_rank >= options->nnodes)
         return refuse("--node-rank is %d, but with --nnodes %d it must be from 0 to %d", options->node_rank,
                       options->nnodes, options->nnodes - 1);
+    if (options->hosts.n) return true;
     if (!options->master_addr) options->master_addr = "127.0.0.1";
     if (!options->elastic) options->rdzv_host = options->master_addr;
     if (!options->elastic) options->rdzv_port = options->master_port;
@@ -370,17 +414,16 @@ int options_parse(int argc, char **argv, struct options *options)
                                 .rdzv_id = "none",
                                 .max_restarts = -1,
                                 .replace = -1,
-                                .backoff_ms = 500};
-    int at = 1;
-    while (at < argc && argv[at][0] == '-' && argv[at][1]) {
-        if (strcmp(argv[at], "--") == 0) {
-            at++;
-            break;
-        }
-        if (strcmp(argv[at], "--help") == 0 || strcmp(argv[at], "-h") == 0) return fputs(options_help, stdout) < 0;
-        if (strcmp(argv[at], "--version") == 0) return printf("tutti-run %s\n", tutti_version()) < 0;
-        if (!take(options, argv, &at)) return 2;
-    }
-    options->program = argv + at;
-    return check(options) ? OPTIONS_GO_ON : 2;
+                                .backoff_ms = 500,
+                                .ssh_timeout_ms = 30000};
+    int first = 0, status = cli_parse(&cli, argc, argv, options, &first);
+    options->program = argv + first;
+    if (status != CLI_GO_ON) return status;
+    return check(options) ? OPTIONS_GO_ON : CLI_USAGE;
+}
+
+void options_free(struct options *options)
+{
+    exports_free(&options->exports);
+    hosts_free(&options->hosts);
 }

@@ -3,47 +3,67 @@
 #include <stddef.h>
 #include <string.h>
 
-const char options_help[] =
-    "usage: tutti-run [options] PROGRAM [arguments]\n"
-    "\n"
-    "Starts PROGRAM once per rank, with the variables that tutti_init_process_group(\"env://\") reads.\n"
-    "\n"
-    "  -n, --nproc-per-node N   ranks on this node; auto: one per usable core (default 1)\n"
-    "      --nnodes N           number of nodes; start tutti-run once on each (default 1); MIN:MAX: nodes may come "
-    "and\n"
-    "                           go between restarts, with --rdzv-endpoint instead of the next three options\n"
-    "      --node-rank R        number of this node, from 0\n"
-    "      --master-addr A      address of node 0, as the others reach it (default 127.0.0.1)\n"
-    "      --master-port P      port of the rendezvous; 0: any free one (default, on one node)\n"
-    "      --token-file FILE    the job's secret, the same file on all nodes: 32 bytes or 64 hex digits, mode 0600\n"
-    "      --log-dir DIR        write each rank's output to DIR/rank_R.out and DIR/rank_R.err\n"
-    "      --no-prefix          leave the ranks' output unchanged, without \"[rank] \" before each line\n"
-    "      --grace S            seconds between SIGTERM and SIGKILL at the end of the job (default 5)\n"
-    "      --timeout S          end the job after this many seconds (exit status 124); 0: never (default)\n"
-    "      --rdzv-endpoint H:P  where the nodes meet, the same on each: one of them has the address H (port 29400)\n"
-    "      --rdzv-id ID         the job's name, the same on all nodes (default none)\n"
-    "      --rdzv-conf K=S,..   join_timeout (600): seconds for MIN nodes to come; last_call_timeout (3): for more\n"
-    "      --on-failure=WHAT    when a rank fails: end the job (default), restart all ranks, or continue without it\n"
-    "      --max-restarts N     start all ranks again at most N times (default 3); implies --on-failure=restart\n"
-    "      --replace N          start at most N ranks in the place of failed ones; implies --on-failure=continue\n"
-    "      --backoff S          seconds before a start in the place of ranks that died early (default 0.5), doubled\n"
-    "                           each time up to 30 s\n"
-    "      --mpi[=NAME]         start the ranks through the launcher of an MPI (openmpi or mpich; default: the first\n"
-    "                           that is installed), which backend mpi needs; one tutti-run for all nodes\n"
-    "      --bind WHAT          bind each rank to a core or a socket, or to none (default): the library moves ranks\n"
-    "                           that share a core; with --mpi, an option for its launcher\n"
-    "      --standalone         one node, any free port: the default, accepted for torchrun's sake\n"
-    "  -h, --help               this text\n"
-    "      --version            the version\n"
-    "\n"
-    "Options may have '_' for '-', and may be written --option=value or --option value.\n"
-    "The exit status is 0 if all ranks succeed, else that of the first failed rank, or 128 + its signal.\n";
+const struct cli_option options_table[] = {
+    {"nproc-per-node", "N", "auto", "ranks on this node; auto: one per usable core (default 1)", 'n', OPTION_NPROC},
+    {"nnodes", "N", NULL,
+     "number of nodes; start tutti-run once on each (default 1); MIN:MAX: nodes may come and\n"
+     "go between restarts, with --rdzv-endpoint instead of the next three options",
+     0, OPTION_NNODES},
+    {"node-rank", "R", NULL, "number of this node, from 0", 0, OPTION_NODE_RANK},
+    {"master-addr", "A", CLI_HOST, "address of node 0, as the others reach it (default 127.0.0.1)", 0,
+     OPTION_MASTER_ADDR},
+    {"master-port", "P", NULL, "port of the rendezvous; 0: any free one (default, on one node)", 0, OPTION_MASTER_PORT},
+    {"hosts", "H:N,..", CLI_HOST, "start N ranks on each host H over ssh; without :N as many as --nproc-per-node says",
+     0, OPTION_HOSTS},
+    {"hostfile", "FILE", CLI_FILE, "the same from lines \"HOST:N\" or \"HOST slots=N\"", 0, OPTION_HOSTFILE},
+    {"ssh-command", "CMD", NULL, "what starts a command on a host (default TUTTI_SSH, else ssh)", 0,
+     OPTION_SSH_COMMAND},
+    {"ssh-timeout", "S", NULL, "seconds for a host to answer (default 30)", 0, OPTION_SSH_TIMEOUT},
+    {"export", "V[=X]", NULL, "set the variable V of the ranks to X, or to its value here; may be repeated", 'x',
+     OPTION_EXPORT},
+    {"env-file", "FILE", CLI_FILE, "set the variables of the ranks from lines NAME=VALUE", 0, OPTION_ENV_FILE},
+    {"token-file", "FILE", CLI_FILE,
+     "the job's secret, the same file on all nodes: 32 bytes or 64 hex digits, mode 0600", 0, OPTION_TOKEN_FILE},
+    {"log-dir", "DIR", CLI_FOLDER, "write each rank's output to DIR/rank_R.out and DIR/rank_R.err", 0, OPTION_LOG_DIR},
+    {"no-prefix", NULL, NULL, "leave the ranks' output unchanged, without \"[rank] \" before each line", 0,
+     OPTION_NO_PREFIX},
+    {"grace", "S", NULL, "seconds between SIGTERM and SIGKILL at the end of the job (default 5)", 0, OPTION_GRACE},
+    {"timeout", "S", NULL, "end the job after this many seconds (exit status 124); 0: never (default)", 0,
+     OPTION_TIMEOUT},
+    {"rdzv-endpoint", "H:P", CLI_HOST,
+     "where the nodes meet, the same on each: one of them has the address H (port 29400)", 0, OPTION_RDZV_ENDPOINT},
+    {"rdzv-id", "ID", NULL, "the job's name, the same on all nodes (default none)", 0, OPTION_RDZV_ID},
+    {"rdzv-conf", "K=S,..", "join_timeout= last_call_timeout=",
+     "join_timeout (600): seconds for MIN nodes to come; last_call_timeout (3): for more", 0, OPTION_RDZV_CONF},
+    {"on-failure", "WHAT", "end restart continue",
+     "when a rank fails: end the job (default), restart all ranks, or continue without it", 0, OPTION_ON_FAILURE},
+    {"max-restarts", "N", NULL, "start all ranks again at most N times (default 3); implies --on-failure=restart", 0,
+     OPTION_MAX_RESTARTS},
+    {"replace", "N", NULL, "start at most N ranks in the place of failed ones; implies --on-failure=continue", 0,
+     OPTION_REPLACE},
+    {"backoff", "S", NULL,
+     "seconds before a start in the place of ranks that died early (default 0.5), doubled\neach time up to 30 s", 0,
+     OPTION_BACKOFF},
+    {"mpi", "[NAME]", "openmpi mpich",
+     "start the ranks through the launcher of an MPI (openmpi or mpich; default: the first\n"
+     "that is installed), which backend mpi needs; one tutti-run for all nodes",
+     0, OPTION_MPI},
+    {"mpi-rank", NULL, NULL, NULL, 0, OPTION_MPI_RANK},
+    {"ssh-node", NULL, NULL, NULL, 0, OPTION_NODE},
+    {"bind", "WHAT", "none core socket",
+     "bind each rank to a core or a socket, or to none (default): the library moves ranks\n"
+     "that share a core; with --mpi, an option for its launcher",
+     0, OPTION_BIND},
+    {"standalone", NULL, NULL, "one node, any free port: the default, accepted for torchrun's sake", 0,
+     OPTION_STANDALONE},
+    {NULL, NULL, NULL, NULL, 0, 0},
+};
 
-bool options_same_name(const char *text, const char *name)
+/* True if text is `name` up to its '=' or end. */
+static bool is_same(const char *text, const char *name)
 {
-    for (; *name; text++, name++)
-        if ((*text == '_' ? '-' : *text) != *name) return false;
-    return *text == '\0' || *text == '=';
+    size_t length = strlen(name);
+    return strncmp(text, name, length) == 0 && (text[length] == '\0' || text[length] == '=');
 }
 
 const char *options_why_not(const char *argument)
@@ -75,6 +95,6 @@ const char *options_why_not(const char *argument)
         return argument[1] == 'r' || argument[1] == 't' ? logs : NULL;
     }
     for (size_t i = 0; i < sizeof theirs / sizeof *theirs; i++)
-        if (options_same_name(argument + 2, theirs[i][0])) return theirs[i][1];
+        if (is_same(argument + 2, theirs[i][0])) return theirs[i][1];
     return NULL;
 }
