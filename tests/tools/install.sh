@@ -22,6 +22,8 @@ with_pkg-config() {
     # shellcheck disable=SC2046
     cc program.c $(pkg-config --cflags --libs tutti) -Wl,-rpath,"$lib" -o program
     [[ -e $(pkg-config --variable=backenddir tutti)/libtutti_tcp.so ]]
+    [[ -s $work/moved/share/bash-completion/completions/tutti-run && -s $work/moved/share/zsh/site-functions/_tutti-run ]]
+    [[ -s $work/moved/share/fish/vendor_completions.d/tutti-run.fish ]]
 }
 
 with_find_package() {
