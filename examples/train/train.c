@@ -1,17 +1,20 @@
 /* Data-parallel training, like torch's DistributedDataParallel: a digit classifier. */
 #include "../example.h"
+#include "../options.h"
 #include "digits.h"
 #include "mlp.h"
 #include "powersgd.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <tutti/train/reducer.h>
 #include <unistd.h>
 
 #ifndef EXAMPLES_DATA_DIR
 #define EXAMPLES_DATA_DIR "examples/data"
 #endif
+
+static const char usage[] = "train [tcp|mpi|nccl] [--epochs N] [--batch N] [--hidden N[,N..]] [--bucket KIB] "
+                            "[--compress DTYPE | --powersgd RANK] [--data FILE] [--csv-log FILE]";
 
 /* A batch is cut into SHARDS parts.  Each rank has consecutive ones.  Their gradients are added in one binary tree,
  * first within the ranks, then by the reducer between them.  So with TUTTI_DETERMINISTIC=1, which fixes the order
@@ -238,76 +241,44 @@ static double train(struct mlp *net, const struct digits *data, const struct opt
     return accuracy;
 }
 
-/* Prints the reason and the usage, and ends the program. */
-__attribute__((format(printf, 1, 2))) static void usage(const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    fprintf(stderr, "train: ");
-    vfprintf(stderr, format, arguments);
-    va_end(arguments);
-    fprintf(stderr, "\nusage: train [tcp|mpi|nccl] [--epochs N] [--batch N] [--hidden N[,N..]] [--bucket KIB] "
-                    "[--compress DTYPE | --powersgd RANK] [--data FILE] [--csv-log FILE]\n");
-    exit(2);
-}
-
-static int positive(const char *name, const char *text, int most)
-{
-    char *end;
-    long value = strtol(text, &end, 10);
-    if (end == text || *end != '\0' || value < 1 || value > most)
-        usage("%s needs an integer of 1 to %d, not \"%s\"", name, most, text);
-    return (int)value;
-}
-
 /* Parses the sizes of the hidden layers: "128,64" means two. */
-static void parse_hidden(struct mlp *net, char *text)
+static void parse_hidden(const char *value, void *argument)
 {
+    struct mlp *net = argument;
+    char text[128];
+    snprintf(text, sizeof text, "%s", value);
     net->layers = 1;
     for (char *part = strtok(text, ","); part; part = strtok(NULL, ",")) {
-        if (net->layers == MLP_LAYERS_MAX) usage("--hidden takes at most %d layers", MLP_LAYERS_MAX - 1);
-        net->size[net->layers++] = positive("--hidden", part, 4096);
+        if (net->layers == MLP_LAYERS_MAX) example_refuse("--hidden takes at most %d layers", MLP_LAYERS_MAX - 1);
+        net->size[net->layers++] = example_integer("hidden", part, 1, 4096);
     }
     net->size[net->layers] = DIGIT_CLASSES;
 }
 
-static tutti_dtype parse_compress(const char *text)
+static void parse_compress(const char *text, void *argument)
 {
     static const tutti_dtype dtypes[] = {TUTTI_BFLOAT16, TUTTI_FLOAT16, TUTTI_FLOAT8_E4M3FN};
+    tutti_dtype *compress = argument;
+    *compress = 0;
     for (int i = 0; i < 3; i++)
-        if (!strcmp(text, tutti_dtype_name(dtypes[i]))) return dtypes[i];
-    usage("--compress takes bfloat16, float16 or float8_e4m3fn, not \"%s\"", text);
-    return 0;
+        if (!strcmp(text, tutti_dtype_name(dtypes[i]))) *compress = dtypes[i];
+    if (!*compress) example_refuse("--compress takes bfloat16, float16 or float8_e4m3fn, not \"%s\"", text);
 }
 
 static void parse(int argc, char **argv, struct options *options, struct mlp *net)
 {
-    for (int i = 1; i < argc; i++) {
-        const char *name = argv[i];
-        if (i == 1 && name[0] != '-') {
-            options->backend = name;
-            continue;
-        }
-        if (++i == argc) usage("%s is not an option, or lacks its value", name);
-        if (!strcmp(name, "--epochs"))
-            options->epochs = positive(name, argv[i], 100000);
-        else if (!strcmp(name, "--batch"))
-            options->batch = positive(name, argv[i], 100000);
-        else if (!strcmp(name, "--bucket"))
-            options->bucket_kib = positive(name, argv[i], 1 << 20);
-        else if (!strcmp(name, "--compress"))
-            options->compress = parse_compress(argv[i]);
-        else if (!strcmp(name, "--powersgd"))
-            options->powersgd = positive(name, argv[i], 64);
-        else if (!strcmp(name, "--hidden"))
-            parse_hidden(net, argv[i]);
-        else if (!strcmp(name, "--data"))
-            options->data = argv[i];
-        else if (!strcmp(name, "--csv-log"))
-            options->csv_log = argv[i];
-        else
-            usage("unknown option %s", name);
-    }
+    const struct example_option list[] = {
+        {"epochs", .integer = &options->epochs, .most = 100000},
+        {"batch", .integer = &options->batch, .most = 100000},
+        {"bucket", .integer = &options->bucket_kib, .most = 1 << 20},
+        {"compress", .set = parse_compress, .argument = &options->compress},
+        {"powersgd", .integer = &options->powersgd, .most = 64},
+        {"hidden", .set = parse_hidden, .argument = net},
+        {"data", .text = &options->data},
+        {"csv-log", .text = &options->csv_log},
+        {NULL},
+    };
+    options->backend = example_parse(usage, list, argc, argv);
 }
 
 int main(int argc, char **argv)
@@ -317,7 +288,8 @@ int main(int argc, char **argv)
     parse(argc, argv, &options, &net);
     setvbuf(stdout, NULL, _IOLBF, 0);
     struct digits data = digits_read(options.data);
-    if (data.rows <= HELD_OUT) usage("%s has %d rows, but more than %d are needed", options.data, data.rows, HELD_OUT);
+    if (data.rows <= HELD_OUT)
+        example_refuse("%s has %d rows, but more than %d are needed", options.data, data.rows, HELD_OUT);
 
     TUTTI_CHECK(tutti_init_process_group(options.backend, NULL));
     mlp_init(&net, data.rows, 42);

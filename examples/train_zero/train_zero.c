@@ -5,16 +5,19 @@
  *         [--csv-log FILE]
  */
 #include "../example.h"
+#include "../options.h"
 #include "../train/digits.h"
 #include "../train/mlp.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <tutti/train/checkpoint.h>
 
 #ifndef EXAMPLES_DATA_DIR
 #define EXAMPLES_DATA_DIR "examples/data"
 #endif
+
+static const char usage[] =
+    "train_zero [tcp|mpi] [--epochs N] [--checkpoint DIR] [--resume DIR] [--data FILE] [--csv-log FILE]";
 
 enum { HELD_OUT = 357, BATCH = 64 };
 
@@ -118,19 +121,6 @@ static void train_epoch(struct trainer *trainer, const struct digits *data, cons
     total[1] *= 100.0 / HELD_OUT;
 }
 
-/* Prints the reason and the usage, and ends the program. */
-__attribute__((format(printf, 1, 2))) static void usage(const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    fprintf(stderr, "train_zero: ");
-    vfprintf(stderr, format, arguments);
-    va_end(arguments);
-    fprintf(stderr, "\nusage: train_zero [tcp|mpi] [--epochs N] [--checkpoint DIR] [--resume DIR] [--data FILE] "
-                    "[--csv-log FILE]\n");
-    exit(2);
-}
-
 /* Loads the latest checkpoint, if one is wanted. */
 static void resume(struct trainer *trainer, const struct options *options)
 {
@@ -141,7 +131,8 @@ static void resume(struct trainer *trainer, const struct options *options)
     if (tutti_get_rank(NULL) == 0)
         printf("continue after epoch %d from checkpoint %d\n", (int)trainer->epoch, (int)number);
     if (trainer->epoch >= options->epochs)
-        usage("checkpoint %d has %d epochs already; pass --epochs above that", (int)number, (int)trainer->epoch);
+        example_refuse("checkpoint %d has %d epochs already; pass --epochs above that", (int)number,
+                       (int)trainer->epoch);
 }
 
 /* Trains up to the last epoch.  Returns the accuracy in percent. */
@@ -170,27 +161,15 @@ static double train(struct trainer *trainer, const struct digits *data, const st
 
 static void parse(int argc, char **argv, struct options *options)
 {
-    for (int i = 1; i < argc; i++) {
-        const char *name = argv[i];
-        if (i == 1 && name[0] != '-') {
-            options->backend = name;
-            continue;
-        }
-        if (++i == argc) usage("%s is not an option, or lacks its value", name);
-        if (!strcmp(name, "--epochs")) {
-            options->epochs = atoi(argv[i]);
-            if (options->epochs < 1) usage("--epochs needs a positive integer, not \"%s\"", argv[i]);
-        } else if (!strcmp(name, "--checkpoint"))
-            options->checkpoint = argv[i];
-        else if (!strcmp(name, "--resume"))
-            options->resume = argv[i];
-        else if (!strcmp(name, "--data"))
-            options->data = argv[i];
-        else if (!strcmp(name, "--csv-log"))
-            options->csv_log = argv[i];
-        else
-            usage("unknown option %s", name);
-    }
+    const struct example_option list[] = {
+        {"epochs", .integer = &options->epochs, .most = 100000},
+        {"checkpoint", .text = &options->checkpoint},
+        {"resume", .text = &options->resume},
+        {"data", .text = &options->data},
+        {"csv-log", .text = &options->csv_log},
+        {NULL},
+    };
+    options->backend = example_parse(usage, list, argc, argv);
 }
 
 /* Opens the file of the loss curve, or returns NULL if this rank writes none. */
@@ -214,7 +193,8 @@ int main(int argc, char **argv)
     parse(argc, argv, &options);
     setvbuf(stdout, NULL, _IOLBF, 0);
     struct digits data = digits_read(options.data);
-    if (data.rows <= HELD_OUT) usage("%s has %d rows, but more than %d are needed", options.data, data.rows, HELD_OUT);
+    if (data.rows <= HELD_OUT)
+        example_refuse("%s has %d rows, but more than %d are needed", options.data, data.rows, HELD_OUT);
 
     TUTTI_CHECK(tutti_init_process_group(options.backend, NULL));
     mlp_init(&net, data.rows, 42);

@@ -8,11 +8,15 @@
  * that of the gradients on their way; nccl takes float32 only.  The model is in host memory.
  */
 #include "../example.h"
+#include "../options.h"
 #include "gradients.h"
 #include "model.h"
 #include "text.h"
 
 #include <unistd.h>
+
+static const char usage[] = "transformer [tcp|mpi|nccl] [--steps N] [--batch N] [--width N] [--layers N] "
+                            "[--dtype float32|bf16|fp16|fp8] [--bucket KIB] [--text FILE]";
 
 enum { CONTEXT = 64, HEADS = 4, REPORT = 10, ALONE_STEPS = 20 };
 
@@ -149,60 +153,29 @@ static void trainer_free(struct trainer *trainer)
     free(trainer->target);
 }
 
-/* Prints the reason and the usage, and ends the program. */
-_Noreturn static void usage(const char *name, const char *reason)
-{
-    fprintf(stderr,
-            "transformer: %s: %s\nusage: transformer [tcp|mpi|nccl] [--steps N] [--batch N] [--width N] "
-            "[--layers N] [--dtype float32|bf16|fp16|fp8] [--bucket KIB] [--text FILE]\n",
-            name, reason);
-    exit(2);
-}
-
-static int integer(const char *name, const char *text, int unit, int most)
-{
-    char *end, reason[64];
-    long value = strtol(text, &end, 10);
-    snprintf(reason, sizeof reason, "needs a multiple of %d up to %d", unit, most);
-    if (end == text || *end != '\0' || value < unit || value > most || value % unit != 0) usage(name, reason);
-    return (int)value;
-}
-
-static tutti_dtype dtype_of(const char *name)
+static void parse_dtype(const char *name, void *argument)
 {
     static const char *const names[] = {"float32", "bf16", "fp16", "fp8"};
     static const tutti_dtype dtypes[] = {TUTTI_FLOAT32, TUTTI_BFLOAT16, TUTTI_FLOAT16, TUTTI_FLOAT8_E4M3FN};
-    for (int i = 0; i < 4; i++)
-        if (!strcmp(name, names[i])) return dtypes[i];
-    usage("--dtype", "needs float32, bf16, fp16 or fp8");
+    int i = 0;
+    while (i < 4 && strcmp(name, names[i]) != 0) i++;
+    if (i == 4) example_refuse("--dtype needs float32, bf16, fp16 or fp8, not \"%s\"", name);
+    *(tutti_dtype *)argument = dtypes[i];
 }
 
 static void parse(int argc, char **argv, struct options *options)
 {
-    for (int i = 1; i < argc; i++) {
-        const char *name = argv[i];
-        if (i == 1 && name[0] != '-') {
-            options->backend = name;
-            continue;
-        }
-        if (++i == argc) usage(name, "is not an option, or lacks its value");
-        if (!strcmp(name, "--steps"))
-            options->steps = integer(name, argv[i], 1, 1000000);
-        else if (!strcmp(name, "--batch"))
-            options->batch = integer(name, argv[i], 1, 4096);
-        else if (!strcmp(name, "--width"))
-            options->width = integer(name, argv[i], 16 * HEADS, 1024);
-        else if (!strcmp(name, "--layers"))
-            options->layers = integer(name, argv[i], 1, MODEL_LAYERS_MAX);
-        else if (!strcmp(name, "--text"))
-            options->text = argv[i];
-        else if (!strcmp(name, "--bucket"))
-            options->bucket_kib = integer(name, argv[i], 1, 1 << 20);
-        else if (!strcmp(name, "--dtype"))
-            options->dtype = dtype_of(argv[i]);
-        else
-            usage(name, "is not an option");
-    }
+    const struct example_option list[] = {
+        {"steps", .integer = &options->steps, .most = 1000000},
+        {"batch", .integer = &options->batch, .most = 4096},
+        {"width", .integer = &options->width, .unit = 16 * HEADS, .most = 1024},
+        {"layers", .integer = &options->layers, .most = MODEL_LAYERS_MAX},
+        {"text", .text = &options->text},
+        {"bucket", .integer = &options->bucket_kib, .most = 1 << 20},
+        {"dtype", .set = parse_dtype, .argument = &options->dtype},
+        {NULL},
+    };
+    options->backend = example_parse(usage, list, argc, argv);
 }
 
 int main(int argc, char **argv)
@@ -213,7 +186,7 @@ int main(int argc, char **argv)
     setvbuf(stdout, NULL, _IOLBF, 0);
     struct text text = text_new(options.text, CONTEXT + 1);
     TUTTI_CHECK(tutti_init_process_group(options.backend, NULL));
-    if (options.batch < tutti_get_world_size(NULL)) usage("--batch", "needs a sequence for each rank");
+    if (options.batch < tutti_get_world_size(NULL)) example_refuse("--batch needs a sequence for each rank");
     trainer_init(&trainer, &options, &text);
     int rank = tutti_get_rank(NULL);
     if (rank == 0)
