@@ -66,13 +66,13 @@ static int differ(void)
     return 0;
 }
 
-/* The others ignore the launcher's SIGTERM, which may come before they have written. */
+/* Rank 0 waits for rank 1, and rank 2 computes.  The launcher gives both time to write before it ends them. */
 static int die(void)
 {
     float x[4] = {0};
-    signal(SIGTERM, SIG_IGN);
     TRY(begin(HANG_MS) == 0);
     if (tutti_get_rank(NULL) == 1) raise(SIGKILL);
+    if (tutti_get_rank(NULL) == 2) sleep(HANG_MS / 1000);
     TRY(tutti_all_reduce(tutti_view(x, 4), TUTTI_SUM, NULL) == TUTTI_ERR_PEER_LOST);
     return 0;
 }
@@ -271,8 +271,25 @@ static void a_rank_that_dies_has_no_file(void **state)
     assert_false(scratch_folder_has("rank-1.record"));
     says(stuck(0), "2 files, written within ");
     says(stuck(0), "  No file has rank 1: ");
-    says(stuck(0), "Ranks 0, 2 wait in #3 all_reduce(float32, 4 elements, SUM)");
+    says(stuck(0), "Rank 0 waits in #3 all_reduce(float32, 4 elements, SUM)");
     says(stuck(0), "    Rank 1 has no file: it may be the one that is awaited.\n");
+    says(stuck(0), "    Rank 2 has not called it: its latest is #2 barrier");
+}
+
+/* The launcher asks the ranks by SIGUSR2 before it ends a job that takes too long.  Rank 1's own handler gets it, too,
+ * and the rank writes by call. */
+static void a_job_that_takes_too_long_is_recorded(void **state)
+{
+    (void)state;
+    setenv("TUTTI_RECORD_DIR", folder, 1);
+    setenv("TUTTI_RECORD_SIGNAL", "1", 1);
+    struct launch launch = RUN("-n", "3", "--no-prefix", "--timeout", "1", self, "rank", "signal");
+    unsetenv("TUTTI_RECORD_DIR");
+    unsetenv("TUTTI_RECORD_SIGNAL");
+    assert_int_equal(launch.status, 124);
+    launch_free(&launch);
+    says(stuck(0), "3 files, written within ");
+    says(stuck(0), "Ranks 0, 2 wait in #3 barrier for ");
 }
 
 /* Ranks 0 and 2 write on the signal and continue.  Rank 1's handler stays. */
@@ -377,6 +394,7 @@ int main(int argc, char **argv)
         CASE(calls_that_differ_are_shown),
         CASE(a_rank_that_dies_has_no_file),
         CASE(a_signal_makes_ranks_write),
+        CASE(a_job_that_takes_too_long_is_recorded),
         CASE(a_missing_folder_is_one_warning),
         CASE(messages_do_not_displace_collectives),
         CASE(command_lines_are_refused),

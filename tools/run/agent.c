@@ -195,7 +195,7 @@ static void follow_over(struct job *job, const struct plan *plan)
     job->agent.over = *plan;
     if (plan->status && plan->reason[0] && !job->agent.leaving) job_say(job, "the job ends: %s", plan->reason);
     if (job->agent.report.running)
-        job_end(job); /* also if replacements alone are to come */
+        job_end_recorded(job, plan->status != 0); /* also if replacements alone are to come */
     else
         job->pending = 0; /* it has waited for the plan */
     job_finish_if_over(job);
@@ -210,9 +210,10 @@ static void follow(struct job *job, const struct plan *plan)
         follow_run(job, plan);
     } else if (plan->verb == PLAN_OVER) {
         follow_over(job, plan);
-    } else if (job->running && !job->ending && plan->round == job->round.number) {
+    } else if (job->running && !job->ending && !uv_is_active((uv_handle_t *)&job->records) &&
+               plan->round == job->round.number) {
         job_say(job, "ending the ranks of this node: %s", plan->reason);
-        job_end(job);
+        job_end_recorded(job, true);
     }
 }
 

@@ -16,7 +16,8 @@ static void finish(struct job *job)
     atomic_store(&job->members.cancel, true);
     agent_stop(job);
     if (job->ssh) ssh_finish(job);
-    uv_timer_t *timers[] = {&job->grace, &job->timeout, &job->drain, &job->backoff, &job->members.starter};
+    uv_timer_t *timers[] = {&job->grace,   &job->timeout, &job->drain,
+                            &job->backoff, &job->records, &job->members.starter};
     for (size_t i = 0; i < sizeof timers / sizeof *timers; i++) uv_timer_stop(timers[i]);
     uv_unref(
         (uv_handle_t *)&job->signal_poll); /* signals are still handled while the sinks' writes keep the loop running */
@@ -110,6 +111,22 @@ void job_end(struct job *job)
     uv_timer_start(&job->grace, on_grace, (uint64_t)job->options->grace_ms + more, 0);
 }
 
+static void on_records(uv_timer_t *timer)
+{
+    struct job *job = timer->data;
+    if (job->running) job_end(job);
+}
+
+void job_end_recorded(struct job *job, bool failed)
+{
+    if (job->ending || uv_is_active((uv_handle_t *)&job->records)) return;
+    int64_t ms = job_ask_for_records(job, failed);
+    if (ms > 0)
+        uv_timer_start(&job->records, on_records, (uint64_t)ms, 0);
+    else
+        job_end(job);
+}
+
 static void on_timeout(uv_timer_t *timer)
 {
     struct job *job = timer->data;
@@ -118,7 +135,7 @@ static void on_timeout(uv_timer_t *timer)
     job->timed_out = true;
     job_say(job, "the job ran longer than %g s: ending it", (double)job->options->timeout_ms / 1000);
     if (job->running)
-        job_end(job);
+        job_end_recorded(job, false);
     else
         job_stop(job, 124);
 }
@@ -142,7 +159,7 @@ static void fail(struct job *job, struct rank *rank)
     if (job->node) node_say_failed(job);
     if (!job->ssh) job_report_first(job); /* the nodes have */
     agent_report_failure(job);
-    if (job->running) job_end(job);
+    if (job->running) job_end_recorded(job, true);
 }
 
 static void ended(struct job *job, struct rank *rank)
@@ -152,7 +169,7 @@ static void ended(struct job *job, struct rank *rank)
     bool known = job->ssh && ssh_take_end(job, rank);
     if (members_go_on(job))
         members_take_end(job, rank);
-    else if (rank_failed(rank) && !known && !job->first && !job->ending)
+    else if (rank_failed(rank) && !known && !job->first && !job->ending && !job->timed_out)
         fail(job, rank);
     if (members_go_on(job)) job_drain(job, (int)(rank - job->ranks));
     for (int i = 0; i < job->n && !job->running; i++) job_drain(job, i);
@@ -195,7 +212,7 @@ static int init(struct job *job)
         return 1;
     }
     init_sinks(job);
-    uv_timer_t *timers[] = {&job->grace, &job->timeout, &job->drain, &job->backoff};
+    uv_timer_t *timers[] = {&job->grace, &job->timeout, &job->drain, &job->backoff, &job->records};
     for (size_t i = 0; i < sizeof timers / sizeof *timers; i++) {
         uv_timer_init(&job->loop, timers[i]);
         timers[i]->data = job;
@@ -237,6 +254,7 @@ static void tear_down(struct job *job)
     uv_close((uv_handle_t *)&job->timeout, NULL);
     uv_close((uv_handle_t *)&job->drain, NULL);
     uv_close((uv_handle_t *)&job->backoff, NULL);
+    uv_close((uv_handle_t *)&job->records, NULL);
     members_close(job);
     if (job->ssh) ssh_close(job);
     if (job->node) node_close(job);

@@ -41,6 +41,7 @@ struct job {
     int signal_fd;
     uv_timer_t grace, timeout, drain;
     uv_timer_t backoff; /* runs before the next round */
+    uv_timer_t records; /* runs while the ranks write their flight records, before they are ended */
 
     enum job_output output;
     struct sink out, err;
@@ -71,6 +72,10 @@ int job_run(struct job *job);
 
 /* Ends the ranks: SIGTERM now, SIGKILL after the grace period. */
 void job_end(struct job *job);
+
+/* Does the same, after the ranks have had time to write their flight records, if they keep any.  failed: a rank has
+ * failed, which the others may notice themselves. */
+void job_end_recorded(struct job *job, bool failed);
 
 /* Ends a job of which no rank is running, but which would go on. */
 void job_stop(struct job *job, int status);
@@ -107,6 +112,9 @@ enum job_output job_choose_output(const struct options *options);
 
 /* Returns what all processes of the job are started with. */
 struct rank_start job_rank_start(const struct job *job, char **program, char **environment);
+
+/* job_records.c.  Asks the ranks for their flight records.  Returns the time to give them. */
+int64_t job_ask_for_records(struct job *job, bool failed);
 
 /* job_signals.c.  Starts to handle signals.  Returns 0, or an exit status after a message. */
 int job_watch_signals(struct job *job);

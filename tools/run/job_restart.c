@@ -86,6 +86,7 @@ static int start_all(struct job *job)
 void job_begin_round(struct job *job)
 {
     uv_timer_stop(&job->grace);
+    uv_timer_stop(&job->records);
     job->round_ms = job_now_ms();
     job->status = agent_is_needed(job) ? 0 : open_store(job); /* else the leader has opened it */
     reset_ranks(job);
