@@ -242,6 +242,9 @@ int tutti_checkpoint_load_sized(tutti_sharded *sharded, const char *folder, cons
     if (status == TUTTI_OK) {
         struct load load = {.call = &call, .place = {.folder = folder}};
         status = run(&load);
+        if (status == TUTTI_OK && sharded->rank == 0)
+            tutti_log("train", TUTTI_LOG_INFO, "checkpoint %" PRId64 " of %.300s is loaded", load.manifest.number,
+                      folder);
         load_free(&load);
     }
     checkpoint_call_free(&call);

@@ -126,6 +126,8 @@ static int save(struct checkpoint_call *call, struct checkpoint_manifest *manife
     if (status == TUTTI_OK && is_root && keep > 0) checkpoint_remove_old(call->folder, keep);
     checkpoint_folder_unlock(lock);
     if (status == TUTTI_OK && call->opts.used != NULL) *call->opts.used = manifest->number;
+    if (status == TUTTI_OK && is_root)
+        tutti_log("train", TUTTI_LOG_INFO, "checkpoint %" PRId64 " of %.300s is saved", manifest->number, call->folder);
     return status;
 }
 

@@ -371,6 +371,8 @@ int tutti_mesh_create_sized(const tutti_mesh_dim *dims, size_t dim_bytes, int n_
     made->n_ranks = tutti_get_world_size(options.group);
     status = join(made, &options, prepare(made, dims, dim_bytes, n_dims, &options));
     if (status == TUTTI_OK) {
+        if (made->rank == 0)
+            tutti_log("train", TUTTI_LOG_INFO, "a mesh of %d dimensions has %d ranks", made->n_dims, made->n_ranks);
         *mesh = made;
         return TUTTI_OK;
     }

@@ -83,6 +83,8 @@ int tutti_reducer_create_sized(const tutti_parameter *parameters, size_t paramet
         tutti_reducer_destroy(made);
     else
         *reducer = made;
+    if (status == TUTTI_OK && made->rank == 0)
+        tutti_log("train", TUTTI_LOG_INFO, "a reducer has %d parameters in %d buckets", made->n, made->buckets);
     return status;
 }
 

@@ -189,6 +189,7 @@ static int rebuild(struct tutti_reducer *reducer)
                                reducer->n);
     reducer->generation = 1;
     reducer_layout_assign(reducer, reducer->order);
+    tutti_log("train", TUTTI_LOG_DEBUG, "the buckets of a reducer follow the order of its reports now");
     return TUTTI_OK;
 }
 

@@ -210,6 +210,8 @@ int tutti_sharded_create_sized(const tutti_parameter *parameters, size_t paramet
     made->size = tutti_get_world_size(options.group);
     status = make(made, parameters, parameter_bytes, n);
     if (status == TUTTI_OK) {
+        tutti_log("train", TUTTI_LOG_INFO, "a sharded optimizer has %d parameters, and %lld elements on this rank", n,
+                  (long long)made->shard_numel);
         *sharded = made;
         return TUTTI_OK;
     }
