@@ -1,7 +1,11 @@
 /* Training that goes on when ranks die: the survivors regroup, replacements join them, and one rank that has the newest
  * state gives it to all.
  *
- *     tutti-run -n 4 --on-failure=continue --replace 5 build/examples/train_elastic
+ *     tutti-run -n 4 --on-failure=continue --replace 5 build/examples/train_elastic [STEPS] [--checkpoint DIR]
+ *
+ * With a folder for checkpoints the job can also start again, and continue from the latest one:
+ *
+ *     tutti-run -n 4 --on-failure=restart build/examples/train_elastic --checkpoint run1
  *
  * Every step trains on the same samples, whatever the number of ranks, so the loss at the end is that of an undisturbed
  * run but for rounding. */
@@ -9,6 +13,7 @@
 #include "../train/digits.h"
 #include "../train/mlp.h"
 
+#include <tutti/train/checkpoint.h>
 #include <tutti/train/reducer.h>
 #include <tutti/train/sampler.h>
 #include <unistd.h>
@@ -17,7 +22,7 @@
 #define EXAMPLES_DATA_DIR "examples/data"
 #endif
 
-enum { HELD_OUT = 357, BATCH = 60, PRINTED_STEPS = 20 };
+enum { HELD_OUT = 357, BATCH = 60, PRINTED_STEPS = 20, SAVED_STEPS = 100 };
 
 /* The state that must survive: the step, and the network's values and velocities.  A newcomer has none: step -1. */
 struct training {
@@ -26,7 +31,44 @@ struct training {
     float *shared; /* values and velocities, as they are sent */
     struct digits data;
     tutti_reducer *reducer;
+    const char *checkpoints; /* folder, or NULL */
 };
+
+static void list_parameters(struct training *t, tutti_parameter list[MLP_LAYERS_MAX])
+{
+    static const char *const names[MLP_LAYERS_MAX] = {"layer0", "layer1"};
+    for (int i = 0; i < t->net.layers; i++) {
+        int64_t numel = mlp_layer_numel(&t->net, i), at = t->net.begin[i];
+        list[i] =
+            (tutti_parameter){names[i], tutti_view(t->net.value + at, numel), tutti_view(t->net.gradient + at, numel)};
+    }
+}
+
+/* Saves the state, or loads the latest one.  A checkpoint is that of a sharded optimizer, which holds the values here.
+ */
+static int checkpoint(struct training *t, bool loads)
+{
+    tutti_parameter list[MLP_LAYERS_MAX];
+    tutti_sharded *sharded = NULL;
+    tutti_checkpoint_state states[] = {{"velocity", tutti_view(t->net.velocity, t->net.numel), .replicated = true},
+                                       {"step", tutti_view(&t->step, 1), .replicated = true}};
+    list_parameters(t, list);
+    int status = tutti_sharded_create(list, t->net.layers, NULL, &sharded);
+    if (status == TUTTI_OK)
+        status = loads ? tutti_checkpoint_load(sharded, t->checkpoints, states, 2, NULL)
+                       : tutti_checkpoint_save(sharded, t->checkpoints, states, 2, NULL);
+    tutti_sharded_destroy(sharded);
+    return status;
+}
+
+/* Continues from the latest checkpoint, if there is one. */
+static int resume(struct training *t)
+{
+    int status = checkpoint(t, true);
+    if (status == TUTTI_ERR_NOT_FOUND) return TUTTI_OK;
+    if (status == TUTTI_OK && tutti_get_rank(NULL) == 0) printf("continues after step %d\n", (int)t->step);
+    return status;
+}
 
 /* Gives the newest state to all ranks.  Ranks may be one step apart: some had the sum of the gradients when others
  * found that a rank was lost. */
@@ -53,12 +95,9 @@ static int begin(struct training *t)
 {
     tutti_parameter list[MLP_LAYERS_MAX];
     int status = share_state(t);
-    for (int i = 0; i < t->net.layers; i++) {
-        int64_t numel = mlp_layer_numel(&t->net, i), at = t->net.begin[i];
-        list[i] =
-            (tutti_parameter){NULL, tutti_view(t->net.value + at, numel), tutti_view(t->net.gradient + at, numel)};
-    }
+    if (status == TUTTI_OK && t->step == 0 && t->checkpoints) status = resume(t);
     if (status != TUTTI_OK) return status;
+    list_parameters(t, list);
     return tutti_reducer_create(list, t->net.layers, &(tutti_reducer_opts){.sum = true, .bucket_bytes = 16 << 10},
                                 &t->reducer);
 }
@@ -94,7 +133,7 @@ static int train_step(struct training *t)
     mlp_step(&t->net, 0.05f, 0.9f);
     t->step++;
     if (tutti_get_rank(NULL) == 0 && t->step % PRINTED_STEPS == 0) printf("step %d\n", (int)t->step);
-    return TUTTI_OK;
+    return t->checkpoints && t->step % SAVED_STEPS == 0 ? checkpoint(t, false) : TUTTI_OK;
 }
 
 /* Trains until the last step, and leaves with the others. */
@@ -141,10 +180,22 @@ static void print_result(struct training *t)
     free(label);
 }
 
+static void parse(int argc, char **argv, struct training *t)
+{
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--checkpoint") == 0 && i + 1 < argc)
+            t->checkpoints = argv[++i];
+        else if ((t->steps = atoi(argv[i])) < 1) {
+            fprintf(stderr, "usage: train_elastic [STEPS] [--checkpoint DIR]\n");
+            exit(2);
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
-    struct training t = {.steps = argc > 1 ? atoi(argv[1]) : 600,
-                         .net = {.layers = 2, .size = {DIGIT_PIXELS, 32, DIGIT_CLASSES}}};
+    struct training t = {.steps = 600, .net = {.layers = 2, .size = {DIGIT_PIXELS, 32, DIGIT_CLASSES}}};
+    parse(argc, argv, &t);
     setvbuf(stdout, NULL, _IOLBF, 0);
     t.data = digits_read(EXAMPLES_DATA_DIR "/digits.csv");
     mlp_init(&t.net, t.data.rows, 42);

@@ -1,5 +1,6 @@
-/* Training goes on while its ranks are killed.  This test is the launcher: it hosts the store, starts a replacement for
- * each rank that dies, and writes to the list of members.
+/* Training goes on while its ranks are killed.  In the first test this program is the launcher: it hosts the store,
+ * starts a replacement for each rank that dies, and writes to the list of members.  In the second one tutti-run starts
+ * all ranks again.
  *
  *     test_elastic [KILLS [SEED]]    how many ranks die, at which moments (tests/soak/elastic.sh) */
 #include <errno.h>
@@ -21,6 +22,8 @@
 #include <cmocka.h>
 
 #include "monotonic.h"
+#include "tools/launch.h"
+#include "train/scratch_folder.h"
 
 enum { RANKS = 3, STEPS_A_KILL = 40, MEMBERS_MOST = 4096, HANG_S = 120 };
 
@@ -202,9 +205,62 @@ static void test_kills(void **state)
     assert_true(difference < 1e-4 && difference > -1e-4);
 }
 
+/* ---- checkpoints ---------------------------------------------------------------------------------------------------
+ */
+
+#define RESTARTED_STEPS "3000"
+
+static double loss_of(const struct launch *launch)
+{
+    double loss = -1;
+    const char *end = strstr(launch->out.data, "after " RESTARTED_STEPS " steps: ");
+    if (end == NULL || sscanf(end, "after %*d steps: loss %lf", &loss) != 1) fail_msg("no loss: %s", launch->err.data);
+    return loss;
+}
+
+static void kill_a_rank(const struct launch *launch)
+{
+    char path[64];
+    int pid = 0;
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)launch->pid, (int)launch->pid);
+    FILE *children = fopen(path, "r");
+    assert_non_null(children);
+    assert_int_equal(fscanf(children, "%d", &pid), 1);
+    fclose(children);
+    assert_int_equal(kill(pid, SIGKILL), 0);
+}
+
+/* A rank is killed after the first checkpoint.  The ranks start again and continue from the latest one. */
+static void test_restart(void **state)
+{
+    (void)state;
+    const char *train = TUTTI_EXAMPLES_DIR "/train_elastic";
+    setenv("TUTTI_LOG", "warn,train:info", 1);
+    struct launch undisturbed = RUN("-n", "2", "--no-prefix", train, RESTARTED_STEPS);
+    assert_int_equal(undisturbed.status, 0);
+    struct launch launch = launch_start(ARGS("-n", "2", "--no-prefix", "--on-failure=restart", "--backoff", "0", train,
+                                             RESTARTED_STEPS, "--checkpoint", folder));
+    launch_expect(&launch, "step 140\n", 1);
+    kill_a_rank(&launch);
+    launch_finish(&launch);
+    assert_int_equal(launch.status, 0);
+    assert_has(&launch.err, "restart 1 of 3");
+    assert_has(&launch.out, "continues after step ");
+    assert_has(&launch.err, " info train: checkpoint 1 of ");
+    assert_has(&launch.err, " is loaded");
+    assert_has(&launch.err, " info train: a reducer has 2 parameters in ");
+    assert_true(loss_of(&launch) == loss_of(&undisturbed)); /* to the digits that are printed */
+    launch_free(&launch);
+    launch_free(&undisturbed);
+    launch_nothing_left();
+}
+
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_kills)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_kills),
+        CASE(test_restart),
+    };
     if (argc > 1) kills = atoi(argv[1]);
     if (argc > 2) random_state = (uint64_t)atoll(argv[2]);
     if (kills + RANKS >= MEMBERS_MOST) return 2;
@@ -214,5 +270,6 @@ int main(int argc, char **argv)
     setenv("TUTTI_STORE_HOSTED", "1", 1);
     set_number("WORLD_SIZE", RANKS);
     set_number("LOCAL_WORLD_SIZE", RANKS);
+    if (argc > 1) cmocka_set_test_filter("test_kills");
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
