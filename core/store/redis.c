@@ -53,9 +53,11 @@ static int set_values(struct redis *redis, const struct store_request *request, 
 static int compare_and_set(struct redis *redis, const struct store_request *request, const struct store_slice *expected,
                            const struct store_slice *desired, bool *swapped, struct store_reply *reply)
 {
-    struct store_slice arguments[] = {request->keys[0], *expected, *desired};
+    char limit[16];
+    snprintf(limit, sizeof limit, "%d", TUTTI_STORE_VALUE_MAX);
+    struct store_slice arguments[] = {request->keys[0], *expected, *desired, slice_of(limit)};
     redisReply *raw;
-    int status = redis_write(redis, request, redis_script_compare_set, arguments, 3, &raw, reply);
+    int status = redis_write(redis, request, redis_script_compare_set, arguments, 4, &raw, reply);
     if (raw == NULL) return status;
     reply->values = calloc(1, sizeof *reply->values);
     *swapped = raw->type == REDIS_REPLY_STRING;

@@ -214,13 +214,14 @@ int redis_read(struct redis *redis, const struct store_request *request, const c
     struct script script;
     struct redis_link *link = redis_borrow_link(redis, REDIS_CALLS);
     enum redis_retry retry;
-    char limit[16];
+    char limit[16], value_limit[16];
     *raw = NULL;
     if (link == NULL) return TUTTI_ERR_NO_MEMORY;
     int status = begin_script(redis, &script, request->n_keys);
     if (status == TUTTI_OK) {
         snprintf(limit, sizeof limit, "%d", STORE_BATCH_BYTES);
-        const char *const first[] = {text, "1", redis->target.data_key, limit};
+        snprintf(value_limit, sizeof value_limit, "%d", TUTTI_STORE_VALUE_MAX);
+        const char *const first[] = {text, "1", redis->target.data_key, limit, value_limit};
         for (size_t i = 0; i < sizeof first / sizeof *first; i++) add_text(&script, first[i]);
         add_slices(&script, request->keys, request->n_keys);
         status = redis_call_link(redis, link, &script.command, redis_limits(redis, request), raw);
@@ -257,7 +258,7 @@ int64_t redis_number(const redisReply *raw)
 
 int redis_add_value(const struct redis *redis, const void *data, size_t bytes, struct store_reply *reply)
 {
-    void *copy = bytes <= TUTTI_STORE_VALUE_MAX ? malloc(bytes > 0 ? bytes : 1) : NULL;
+    void *copy = malloc(bytes > 0 ? bytes : 1); /* the scripts return none above the limit */
     if (copy == NULL) return redis_no_memory(redis, bytes);
     if (bytes > 0) memcpy(copy, data, bytes);
     reply->values[reply->n_values++] = (tutti_bytes){copy, bytes};

@@ -148,6 +148,12 @@ int redis_link_report(const struct redis_target *target, const redisReply *reply
                          "redis store %s: the server wants %s password; write redis://:PASSWORD@host:port/JOB or set "
                          "TUTTI_REDIS_PASSWORD",
                          target->text, target->url.password[0] == '\0' ? "a" : "another user or");
+    if (begins(reply, REDIS_FOREIGN_TEXT))
+        return error_set(
+            TUTTI_ERR_STORE,
+            "redis store %s: the value has%.20s bytes, more than any of Tutti's (%d): another program uses "
+            "the keys of job %.60s; give the job another name",
+            target->text, reply->str + strlen(REDIS_FOREIGN_TEXT), TUTTI_STORE_VALUE_MAX, target->url.job);
     if (begins(reply, "OOM"))
         return error_set(TUTTI_ERR_STORE, "redis store %s: the server is full; raise its maxmemory", target->text);
     return error_set(TUTTI_ERR_STORE, "redis store %s: the server says: %.200s", target->text, reply->str);

@@ -15,6 +15,7 @@
 #define REDIS_EXPIRE_S "604800" /* 7 days */
 #define REDIS_LOST_TEXT "TUTTILOST"
 #define REDIS_LARGE_TEXT "TUTTILARGE"
+#define REDIS_FOREIGN_TEXT "TUTTIFOREIGN"
 #define REDIS_LATE_TEXT "TUTTILATE a later write of this connection is done"
 
 /* calls, id, expiry */
@@ -59,11 +60,15 @@ static const char redis_script_append[] =
                 "write(ARGV[4], value)\n"
                 "return done('0')\n";
 
-/* key, expected, desired.  Returns "1" if the key has been set to desired; else its value in an array, which is empty
- * if the key is absent. */
+/* key, expected, desired, limit.  Returns "1" if the key has been set to desired; else its value in an array, which is
+ * empty if the key is absent. */
 static const char redis_script_compare_set[] =
     REDIS_WRITE "local value = redis.call('HGET', KEYS[1], ARGV[4])\n"
-                "if (value or '') ~= ARGV[5] then return {value or nil} end\n"
+                "if (value or '') ~= ARGV[5] then\n"
+                "  if value and #value > tonumber(ARGV[7]) then\n"
+                "    return redis.error_reply('" REDIS_FOREIGN_TEXT " ' .. #value) end\n"
+                "  return {value or nil}\n"
+                "end\n"
                 "write(ARGV[4], ARGV[6])\n"
                 "return done('1')\n";
 
@@ -76,33 +81,36 @@ static const char redis_script_delete[] =
                 "end\n"
                 "return done(n)\n";
 
-/* Reads have the data alone as KEYS[1], and no number.  limit, key, ..: returns the number of the first key that is
- * missing, from 1; else as many values as fit into limit bytes, and at least one. */
-static const char redis_script_get[] = "for i = 2, #ARGV do\n"
-                                       "  if redis.call('HEXISTS', KEYS[1], ARGV[i]) == 0 then return i - 1 end\n"
-                                       "end\n"
-                                       "local values, bytes = {}, 0\n"
-                                       "for i = 2, #ARGV do\n"
-                                       "  local value = redis.call('HGET', KEYS[1], ARGV[i])\n"
-                                       "  bytes = bytes + #value + 8\n"
-                                       "  if i > 2 and bytes > tonumber(ARGV[1]) then break end\n"
-                                       "  values[i - 1] = value\n"
-                                       "end\n"
-                                       "return values\n";
+/* Reads have the data alone as KEYS[1], and no number.  limit, limit of a value, key, ..: returns the number of the
+ * first key that is missing, from 1; else as many values as fit into limit bytes, and at least one.  A value that is
+ * larger than the second limit cannot be Tutti's. */
+static const char redis_script_get[] =
+    "for i = 3, #ARGV do\n"
+    "  if redis.call('HEXISTS', KEYS[1], ARGV[i]) == 0 then return i - 2 end\n"
+    "end\n"
+    "local values, bytes = {}, 0\n"
+    "for i = 3, #ARGV do\n"
+    "  local value = redis.call('HGET', KEYS[1], ARGV[i])\n"
+    "  if #value > tonumber(ARGV[2]) then return redis.error_reply('" REDIS_FOREIGN_TEXT " ' .. #value) end\n"
+    "  bytes = bytes + #value + 8\n"
+    "  if i > 3 and bytes > tonumber(ARGV[1]) then break end\n"
+    "  values[i - 2] = value\n"
+    "end\n"
+    "return values\n";
 
-/* Unused limit, key, ..: returns the numbers of the keys that are missing, from 1. */
+/* Two unused limits, key, ..: returns the numbers of the keys that are missing, from 1. */
 static const char redis_script_missing[] =
     "local missing = {}\n"
-    "for i = 2, #ARGV do\n"
-    "  if redis.call('HEXISTS', KEYS[1], ARGV[i]) == 0 then missing[#missing + 1] = i - 1 end\n"
+    "for i = 3, #ARGV do\n"
+    "  if redis.call('HEXISTS', KEYS[1], ARGV[i]) == 0 then missing[#missing + 1] = i - 2 end\n"
     "end\n"
     "return missing\n";
 
-/* Unused limit, prefix: returns the number of keys that begin with it. */
-static const char redis_script_count[] = "if ARGV[2] == '' then return redis.call('HLEN', KEYS[1]) end\n"
+/* Two unused limits, prefix: returns the number of keys that begin with it. */
+static const char redis_script_count[] = "if ARGV[3] == '' then return redis.call('HLEN', KEYS[1]) end\n"
                                          "local n = 0\n"
                                          "for _, key in ipairs(redis.call('HKEYS', KEYS[1])) do\n"
-                                         "  if string.sub(key, 1, #ARGV[2]) == ARGV[2] then n = n + 1 end\n"
+                                         "  if string.sub(key, 1, #ARGV[3]) == ARGV[3] then n = n + 1 end\n"
                                          "end\n"
                                          "return n\n";
 

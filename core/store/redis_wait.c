@@ -45,20 +45,30 @@ static bool is_push(const redisReply *raw, const char *kind)
            strcmp(raw->element[0]->str, kind) == 0;
 }
 
-/* Receives until the server confirms the subscription.  Before that a message of an earlier key may arrive. */
-static int await_confirmation(struct redis *redis, struct listener *listener, redisReply *raw)
+/* True if the reply confirms the subscription to the channel, and not one that an earlier call has left. */
+static bool confirms(const redisReply *raw, const struct store_slice *channel)
+{
+    return is_push(raw, "subscribe") && raw->element[1]->type == REDIS_REPLY_STRING &&
+           raw->element[1]->len == channel->bytes && memcmp(raw->element[1]->str, channel->data, channel->bytes) == 0;
+}
+
+/* Receives until the server confirms the subscription.  Before that a message of an earlier key may arrive.  Without a
+ * confirmation in time the call subscribes again, on a new connection. */
+static int await_confirmation(struct redis *redis, struct listener *listener, const struct store_slice *channel,
+                              redisReply *raw)
 {
     enum redis_retry retry = REDIS_FINAL;
     int64_t deadline_ns = clock_deadline_ns(CONFIRM_MS);
     int status = TUTTI_OK;
-    while (status == TUTTI_OK && raw != NULL && !is_push(raw, "subscribe")) {
+    while (status == TUTTI_OK && raw != NULL && !confirms(raw, channel)) {
         if (raw->type == REDIS_REPLY_ERROR) status = redis_report_odd(redis, raw);
         freeReplyObject(raw);
         raw = NULL;
         if (status == TUTTI_OK) status = redis_link_receive(listener->link, &redis->target, deadline_ns, &raw, &retry);
     }
-    if (raw != NULL) freeReplyObject(raw);
-    if (status == TUTTI_OK || retry != REDIS_AWAY) return status;
+    bool confirmed = raw != NULL;
+    if (confirmed) freeReplyObject(raw);
+    if (confirmed || (status != TUTTI_OK && retry != REDIS_AWAY)) return status;
     redis_link_disconnect(listener->link, false);
     listener->key = -1; /* subscribes again */
     return TUTTI_OK;
@@ -80,10 +90,13 @@ static int subscribe(struct redis *redis, const struct store_request *request, i
     int status = listener->link == NULL
                      ? TUTTI_ERR_NO_MEMORY
                      : redis_call_link(redis, listener->link, &command, redis_limits(redis, request), &raw);
-    free(channel);
-    if (status != TUTTI_OK) return status;
     listener->key = key;
-    return await_confirmation(redis, listener, raw);
+    if (status == TUTTI_OK)
+        status = await_confirmation(redis, listener, &(struct store_slice){channel, n}, raw);
+    else
+        listener->key = -1;
+    free(channel);
+    return status;
 }
 
 /* Sleeps until a message arrives, or until the deadline or RECHECK_MS.  If the connection ends, the call subscribes

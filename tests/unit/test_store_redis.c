@@ -1,5 +1,5 @@
-/* The store on a redis server: restarts, lost connections, passwords, jobs, and the init method.  What all kinds of
- * stores do, test_store and test_store_waits test. */
+/* The store on a redis server: restarts, lost connections, passwords and jobs.  What all kinds of stores do, test_store
+ * and test_store_waits test. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -10,7 +10,6 @@
 
 #include "base/clock.h"
 #include "redis_server.h"
-#include "rendezvous_ranks.h"
 #include "store/redis_url.h"
 #include "store_check.h"
 #include "store_fixture.h"
@@ -357,63 +356,22 @@ static void test_jobs(void **state)
     assert_string_equal(redis_server_ask(&server, "DBSIZE"), ":0");
 }
 
-/* ---- the init method ----------------------------------------------------------------------------------------- */
-
-static void test_init_method(void **state)
+/* A value of another program may be larger than any of Tutti's. */
+static void test_foreign_value(void **state)
 {
     (void)state;
-    enum { RANKS = 3 };
-    char url[160], environments[RANKS][256];
-    start_server((struct redis_server){.password = "secret"});
-    snprintf(url, sizeof url, "redis://:secret@127.0.0.1:%u", server.port);
-    struct rendezvous_args args = {.init_method = url, .rank = -1, .world_size = -1, .timeout_ms = 20000};
-    for (int i = 0; i < RANKS; i++)
-        snprintf(environments[i], sizeof environments[i], "RANK=%d WORLD_SIZE=3 TUTTI_JOB_ID=job", i);
-    rendezvous_ranks_run(RANKS, environments, &args);
-    for (int i = 0; i < RANKS; i++) rendezvous_ranks_expect_joined(i, i, RANKS);
-    assert_string_equal(redis_server_ask(&server, "DBSIZE"), ":0");
-    snprintf(environments[0], sizeof environments[0], "RANK=0 WORLD_SIZE=1");
-    rendezvous_ranks_run(1, environments, &args);
-    rendezvous_ranks_expect(0, TUTTI_ERR_INVALID_ARGUMENT, "there is no job; write redis://host:port/JOB");
-    assert_null(strstr(rendezvous_results[0].text, "secret"));
-}
-
-/* Ranks that are killed leave their keys: the next start under the same name is refused, not confused. */
-static void test_left_over(void **state)
-{
-    (void)state;
-    char url[160];
-    tutti_store *store = NULL;
-    struct rendezvous first, second;
+    tutti_store *store;
+    char value[8];
+    size_t bytes;
     start_server((struct redis_server){0});
-    snprintf(url, sizeof url, "redis://127.0.0.1:%u/job?rank=0&world_size=1", server.port);
     OK(open_store("", "job", 5000, &store));
-    struct rendezvous_args args = {.init_method = url, .rank = -1, .world_size = -1, .timeout_ms = 5000};
-    OK(rendezvous_join(&args, &first));
-    OK(rendezvous_join(&args, &second)); /* the next world of this process has keys of its own */
-    OK(tutti_store_set(store, "start/0/world/2/tutti/world/rank/0", "host:1 0", 8));
-    struct rendezvous third;
-    FAILS(rendezvous_join(&args, &third), TUTTI_ERR_MISMATCH);
-    assert_says("rank 0 already joined from host:1; if that was an earlier run, give the job another name");
-    rendezvous_leave(&first);
-    rendezvous_leave(&second);
+    redis_server_ask(&server,
+                     "EVAL \"return redis.call('HSET', KEYS[1], 'key', string.rep('x', 9000000))\" 1 tutti:{job}");
+    FAILS(tutti_store_get(store, "key", value, sizeof value, &bytes, 1000), TUTTI_ERR_STORE);
+    assert_says("the value has 9000000 bytes, more than any of Tutti's");
+    FAILS(tutti_store_compare_set(store, "key", "", 0, "x", 1, value, sizeof value, &bytes), TUTTI_ERR_STORE);
+    assert_says("another program uses the keys of job job");
     tutti_store_free(store);
-}
-
-/* A rank that leaves does not wait for a server that is gone. */
-static void test_leave_without_server(void **state)
-{
-    (void)state;
-    char url[160];
-    struct rendezvous world;
-    start_server((struct redis_server){0});
-    snprintf(url, sizeof url, "redis://127.0.0.1:%u/job?rank=0&world_size=1", server.port);
-    struct rendezvous_args args = {.init_method = url, .rank = -1, .world_size = -1, .timeout_ms = 20000};
-    OK(rendezvous_join(&args, &world));
-    redis_server_end(&server, SIGKILL);
-    int64_t begun = clock_now_ns();
-    rendezvous_leave(&world);
-    assert_true(clock_now_ns() - begun < 10000000000);
 }
 
 int main(void)
@@ -429,14 +387,12 @@ int main(void)
         cmocka_unit_test_teardown(test_password, stop_server),
         cmocka_unit_test_teardown(test_full_server, stop_server),
         cmocka_unit_test_teardown(test_jobs, stop_server),
-        cmocka_unit_test_teardown(test_init_method, stop_server),
-        cmocka_unit_test_teardown(test_left_over, stop_server),
-        cmocka_unit_test_teardown(test_leave_without_server, stop_server),
+        cmocka_unit_test_teardown(test_foreign_value, stop_server),
     };
     const char *why = redis_server_missing();
     if (why != NULL) {
         print_message("skipped: %s\n", why);
         return 77;
     }
-    return cmocka_run_group_tests(tests, rendezvous_ranks_setup, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }
