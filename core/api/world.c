@@ -166,6 +166,7 @@ static int join_world(const struct rendezvous_args *meeting, const struct backen
     status = regroup_join(&regroup, world.rendezvous.world_size, &group);
     if (status == TUTTI_OK) {
         log_set_rank(group->rank);
+        rendezvous_regrouped(&world.rendezvous, group->size, group->generation->number);
         return install(group);
     }
     return leave(status, false, NULL);
@@ -217,10 +218,14 @@ int tutti_init_process_group_sized(const char *backend, const tutti_init_opts *o
     return status;
 }
 
+/* Counts this rank as one that has left.  The name of the first generation's counter tells the ranks of a next job that
+ * they have met the store of this one. */
 static void publish_departure(const struct tutti_group *group)
 {
     int64_t left = 0;
+    bool first = group->generation == NULL || group->generation->number == 0;
     tutti_store_set_timeout(group->store, LEAVE_MS); /* the process that hosts the store may have stopped */
+    if (!first && tutti_store_add(world.rendezvous.store, "tutti/left", 1, NULL) != TUTTI_OK) return;
     if (tutti_store_add(group->store, "left", 1, &left) != TUTTI_OK) return;
     if (left == group->size) tutti_store_set(group->store, "all_left", "", 0);
 }
@@ -319,6 +324,7 @@ static void replace_default(struct tutti_group *old, struct tutti_group *next, b
     default_group_set(next);
     group_end(old, 0);
     pthread_mutex_lock(&world.lock);
+    rendezvous_regrouped(&world.rendezvous, next->size, next->generation->number);
     drop_retired();
     if (!world.is_handed_out) world.retired = old;
     world.is_handed_out = hands_out;

@@ -123,7 +123,20 @@ static int check_file(struct registration *registration)
 
 /* ---- joining ------------------------------------------------------------------------------------------------- */
 
-static int register_rank(const struct registration *registration)
+/* True if the store holds the verdict of an attempt that has failed.  Keeps the error message. */
+static bool has_failed_before(const struct registration *registration, int status)
+{
+    char text[ERROR_TEXT_MAX], verdict[ERROR_TEXT_MAX];
+    size_t bytes = 0;
+    snprintf(text, sizeof text, "%s", error_text());
+    bool found = tutti_store_get(registration->store, "verdict", verdict, sizeof verdict - 1, &bytes, 0) == TUTTI_OK;
+    verdict[found ? bytes : 0] = '\0';
+    bool failed = found && read_verdict(verdict) != TUTTI_OK;
+    error_set(status, "%s", text);
+    return failed;
+}
+
+static int register_rank(struct registration *registration)
 {
     char host[HOST_NAME_MAX_BYTES], process[LIVENESS_NAME_MAX], own[PROCESS_NAME_MAX], current[PROCESS_NAME_MAX],
         key[32];
@@ -134,15 +147,17 @@ static int register_rank(const struct registration *registration)
     snprintf(own, sizeof own, "%s:%d %016" PRIx64 " %s", host, (int)getpid(), nonce, process);
     snprintf(key, sizeof key, "rank/%d", registration->rank);
     int status = set_if_absent(registration, key, own, current, sizeof current);
-    if (status == TUTTI_OK && strcmp(current, own) == 0)
-        return liveness_append(registration->store, "processes", registration->rank);
+    registration->registered = status == TUTTI_OK && strcmp(current, own) == 0;
+    if (registration->registered) return liveness_append(registration->store, "processes", registration->rank);
     if (status != TUTTI_OK) return status;
     current[strcspn(current, " ")] = '\0';
     const char *instead = registration->left_over != NULL ? registration->left_over : registration->file;
-    return error_set(TUTTI_ERR_MISMATCH, "rendezvous: rank %d already joined from %s%s%s%s", registration->rank,
-                     current, instead == NULL ? "" : "; if that was an earlier run, ",
-                     instead == NULL || instead == registration->left_over ? "" : "remove ",
-                     instead == NULL ? "" : instead);
+    status = error_set(TUTTI_ERR_MISMATCH, "rendezvous: rank %d already joined from %s%s%s%s", registration->rank,
+                       current, instead == NULL ? "" : "; if that was an earlier run, ",
+                       instead == NULL || instead == registration->left_over ? "" : "remove ",
+                       instead == NULL ? "" : instead);
+    registration->failed_before = registration->left_over != NULL && has_failed_before(registration, status);
+    return status;
 }
 
 /* Marks the ranks whose processes are in the list that all append to.  One request, for any number of ranks. */

@@ -101,18 +101,28 @@ static int use_unused_prefix(const struct rendezvous_spec *spec, struct rendezvo
     return status == TUTTI_OK ? tutti_store_prefix(out->launcher, prefix, &out->store) : status;
 }
 
-/* Opens the part of the job's redis store that belongs to this world.  The server outlives the job's worlds, and a
- * launcher may start the job's ranks again. */
-static int open_redis(const struct rendezvous_spec *spec, const tutti_store_opts *opts, tutti_store **store)
+static int open_redis_world(int before, struct rendezvous *out)
 {
-    char prefix[64];
+    char prefix[32];
+    snprintf(prefix, sizeof prefix, "world/%d", before);
+    return tutti_store_prefix(out->launcher, prefix, &out->store);
+}
+
+/* Opens the part of the job's redis store that belongs to this world.  The server outlives the job's worlds, and a
+ * launcher may start the job's ranks again.  A newcomer has no rank yet, and looks for its world later. */
+static int open_redis(const struct rendezvous_spec *spec, const tutti_store_opts *opts, struct rendezvous *out)
+{
+    char prefix[32], number[16];
+    int before = atomic_load(&n_worlds);
     tutti_store *whole = NULL;
-    snprintf(prefix, sizeof prefix, "start/%.16s/world/%d", env_string("TUTTI_RESTART_COUNT", "0"),
-             atomic_load(&n_worlds));
+    snprintf(prefix, sizeof prefix, "start/%.16s", env_string("TUTTI_RESTART_COUNT", "0"));
     int status = tutti_store_redis(spec->path, opts, &whole);
-    if (status == TUTTI_OK) status = tutti_store_prefix(whole, prefix, store);
+    if (status == TUTTI_OK) status = tutti_store_prefix(whole, prefix, &out->launcher);
     tutti_store_free(whole);
-    return status;
+    snprintf(number, sizeof number, "%d", before);
+    if (status == TUTTI_OK && before > 0 && spec->rank == 0)
+        status = tutti_store_set(out->launcher, WORLDS, number, strlen(number));
+    return status == TUTTI_OK ? open_redis_world(before, out) : status;
 }
 
 static int open_store(const struct rendezvous_args *args, struct rendezvous_spec *spec, int64_t timeout_ms,
@@ -136,25 +146,26 @@ static int open_store(const struct rendezvous_args *args, struct rendezvous_spec
                    : status;
     }
     if (spec->kind == RENDEZVOUS_FILE) return tutti_store_file(spec->path, &opts, store);
-    if (spec->kind == RENDEZVOUS_REDIS) return open_redis(spec, &opts, store);
+    if (spec->kind == RENDEZVOUS_REDIS) return open_redis(spec, &opts, out);
     return tutti_store_memory(&opts, store);
 }
 
-/* Registers all ranks in the store.  Sets *in_use if it failed because an earlier job uses the file. */
+/* Registers all ranks in the store.  *meet says how it went. */
 static int register_all(const struct rendezvous_args *args, const struct rendezvous_spec *spec, int64_t timeout_ms,
-                        struct rendezvous *out, bool *in_use)
+                        struct rendezvous *out, struct registration *meet)
 {
-    struct registration meet = {.rank = spec->rank,
-                                .world_size = spec->world_size,
-                                .timeout_ms = timeout_ms,
-                                .file = spec->kind == RENDEZVOUS_FILE ? spec->path : NULL,
-                                .left_over = spec->kind == RENDEZVOUS_REDIS
-                                                 ? "give the job another name (redis://host:port/JOB, or TUTTI_JOB_ID)"
-                                                 : NULL};
-    int status = tutti_store_prefix(out->store, args->prefix == NULL ? "tutti/world" : args->prefix, &meet.store);
-    if (status == TUTTI_OK) status = registration_complete(&meet);
-    tutti_store_free(meet.store);
-    *in_use = meet.in_use;
+    *meet =
+        (struct registration){.rank = spec->rank,
+                              .world_size = spec->world_size,
+                              .timeout_ms = timeout_ms,
+                              .file = spec->kind == RENDEZVOUS_FILE ? spec->path : NULL,
+                              .left_over = spec->kind == RENDEZVOUS_REDIS
+                                               ? "give the job another name (redis://host:port/JOB, or TUTTI_JOB_ID)"
+                                               : NULL};
+    int status = tutti_store_prefix(out->store, args->prefix == NULL ? "tutti/world" : args->prefix, &meet->store);
+    if (status == TUTTI_OK) status = registration_complete(meet);
+    tutti_store_free(meet->store);
+    meet->store = NULL;
     return status;
 }
 
@@ -167,6 +178,7 @@ static void copy_places(const struct rendezvous_spec *spec, struct rendezvous *o
     strcpy(out->address, spec->host);
     out->port = spec->port;
     out->rank0_hosts = spec->kind == RENDEZVOUS_TCP && !spec->launcher_hosts_store;
+    out->on_server = spec->kind == RENDEZVOUS_REDIS;
 }
 
 static int copy_result(const struct rendezvous_spec *spec, struct rendezvous *out)
@@ -175,7 +187,7 @@ static int copy_result(const struct rendezvous_spec *spec, struct rendezvous *ou
     out->world_size = spec->world_size;
     copy_places(spec, out);
     out->hosts = out->rank0_hosts && spec->rank == 0;
-    out->clears = spec->kind == RENDEZVOUS_REDIS;
+    out->clears = out->on_server;
     if (spec->kind != RENDEZVOUS_FILE || spec->rank != 0) return TUTTI_OK;
     out->remove = strdup(spec->path);
     return out->remove != NULL
@@ -214,11 +226,24 @@ static void drop_stores(struct rendezvous *out)
     out->store = out->launcher = NULL;
 }
 
+/* Deletes the keys of a rendezvous that has failed, once all ranks that had registered know of the failure.  The server
+ * would keep them, and the job's next attempt would find them. */
+static void forget_failure(const struct rendezvous_args *args, tutti_store *store)
+{
+    char key[300];
+    const char *prefix = args->prefix == NULL ? "tutti/world" : args->prefix;
+    int64_t joined = 0, failed = 0;
+    snprintf(key, sizeof key, "%.255s/failed", prefix);
+    bool counted = tutti_store_add(store, key, 1, &failed) == TUTTI_OK;
+    snprintf(key, sizeof key, "%.255s/joined", prefix);
+    if (counted && tutti_store_add(store, key, 0, &joined) == TUTTI_OK && failed >= joined) store_clear_all(store);
+}
+
 static int try_once(const struct rendezvous_args *args, struct rendezvous_spec *spec, int64_t open_ms,
                     int64_t timeout_ms, struct rendezvous *out, bool *again)
 {
     int64_t begun = clock_now_ns();
-    bool in_use = false;
+    struct registration meet;
     int status = open_store(args, spec, open_ms, out);
     *again = false;
     if (status != TUTTI_OK) {
@@ -226,15 +251,16 @@ static int try_once(const struct rendezvous_args *args, struct rendezvous_spec *
         return status;
     }
     int64_t left = timeout_ms == TUTTI_INFINITE ? timeout_ms : timeout_ms - (clock_now_ns() - begun) / 1000000;
-    status = register_all(args, spec, left < 1 ? 1 : left, out, &in_use);
+    status = register_all(args, spec, left < 1 ? 1 : left, out, &meet);
     if (status == TUTTI_OK && (spec->launcher_hosts_store || spec->kind == RENDEZVOUS_REDIS))
         atomic_fetch_add(&n_worlds, 1);
     if (status == TUTTI_OK) status = copy_result(spec, out);
     if (status == TUTTI_OK) return status;
     /* The file of an earlier world is removed by its rank 0, which may return later than other ranks. */
-    *again = (in_use && spec->rank != 0) || store_was_ending(args, spec, out->store, status);
+    *again = (meet.in_use && spec->rank != 0) || meet.failed_before || store_was_ending(args, spec, out->store, status);
     char text[ERROR_TEXT_MAX];
     snprintf(text, sizeof text, "%s", error_text());
+    if (spec->kind == RENDEZVOUS_REDIS && meet.registered) forget_failure(args, out->store);
     tutti_store_linger(out->store, RENDEZVOUS_LINGER_MS); /* the other ranks must read the reason too */
     error_set(status, "%s", text);
     drop_stores(out);
@@ -253,8 +279,10 @@ static bool check_launcher_ranks(const struct rendezvous_spec *spec)
 
 /* Returns the timeout of a retry.  It is short after a lost connection, because the next store starts soon or not at
  * all.  It is the remaining time if the job of that store had ended. */
-static int64_t retry_timeout(int64_t timeout_ms, int status)
+static int64_t retry_timeout(const struct rendezvous_spec *spec, int64_t timeout_ms, int status)
 {
+    if (spec->kind == RENDEZVOUS_REDIS && timeout_ms < RENDEZVOUS_RETRY_MS)
+        return RENDEZVOUS_RETRY_MS; /* the server has just answered: a shorter time would only change the error */
     return status == TUTTI_ERR_STORE && timeout_ms > RENDEZVOUS_RETRY_MS ? RENDEZVOUS_RETRY_MS : timeout_ms;
 }
 
@@ -277,7 +305,7 @@ int rendezvous_join(const struct rendezvous_args *args, struct rendezvous *out)
         usleep(RENDEZVOUS_PAUSE_MS * 1000);
         int64_t left = timeout_ms == TUTTI_INFINITE ? timeout_ms : (deadline_ns - clock_now_ns()) / 1000000;
         if (left < 1) left = 1;
-        status = try_once(args, spec, retry_timeout(left, status), left, out, &again);
+        status = try_once(args, spec, retry_timeout(spec, left, status), left, out, &again);
     }
     token_wipe(spec, sizeof *spec); /* a URL may hold a password */
     free(spec);
@@ -289,7 +317,9 @@ int rendezvous_join(const struct rendezvous_args *args, struct rendezvous *out)
 static void clear_store(const struct rendezvous *rendezvous)
 {
     char text[ERROR_TEXT_MAX];
-    struct store_slice gone = {"gone", 4};
+    char key[32];
+    snprintf(key, sizeof key, "gone/%" PRIu64, rendezvous->generation);
+    struct store_slice gone = {key, strlen(key)};
     struct store_request request = {.op = STORE_ADD, .n_keys = 1, .keys = &gone, .number = 1, .prompt = true};
     struct store_reply left;
     snprintf(text, sizeof text, "%s", error_text());
@@ -316,7 +346,7 @@ static int read_stored(tutti_store *store, const char *key, int fallback, int *n
     return TUTTI_OK;
 }
 
-/* Uses the part of the launcher's store that the job's present world uses. */
+/* Uses the part of the store that the job's present world uses. */
 static int find_present_world(struct rendezvous *out)
 {
     int before = 0;
@@ -325,7 +355,9 @@ static int find_present_world(struct rendezvous *out)
     if (status != TUTTI_OK) return status;
     atomic_store(&n_worlds, before + 1);
     tutti_store_free(out->store);
-    out->store = before == 0 ? store_retain(out->launcher) : NULL;
+    out->store = NULL;
+    if (out->on_server) return open_redis_world(before, out);
+    if (before == 0) out->store = store_retain(out->launcher);
     snprintf(prefix, sizeof prefix, "again/%d", before);
     return before == 0 ? TUTTI_OK : tutti_store_prefix(out->launcher, prefix, &out->store);
 }
@@ -345,11 +377,11 @@ static int open_late(const struct rendezvous_args *args, struct rendezvous_spec 
                          "WORLD_SIZE, or pass init_method or a store");
     spec->rank = spec->rank == 0 ? 1 : spec->rank; /* a newcomer serves no store */
     status = open_store(args, spec, timeout_ms, out);
+    copy_places(spec, out);
     if (status == TUTTI_OK && out->launcher != NULL) status = find_present_world(out);
     if (status == TUTTI_OK) status = read_stored(out->store, "tutti/world/size", -1, &out->world_size);
     if (status != TUTTI_OK) return status;
     out->launcher_ranks = spec->launcher_hosts_store;
-    copy_places(spec, out);
     return TUTTI_OK;
 }
 
@@ -365,6 +397,13 @@ int rendezvous_join_late(const struct rendezvous_args *args, struct rendezvous *
     token_wipe(spec, sizeof *spec); /* a URL may hold a password */
     free(spec);
     return status;
+}
+
+void rendezvous_regrouped(struct rendezvous *rendezvous, int world_size, uint64_t generation)
+{
+    rendezvous->world_size = world_size;
+    rendezvous->generation = generation;
+    rendezvous->clears = rendezvous->on_server;
 }
 
 void rendezvous_leave(struct rendezvous *rendezvous)
