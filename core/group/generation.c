@@ -11,7 +11,7 @@
 
 #define CURRENT "regroup/current"
 
-enum { NUMBER_TEXT = 21, MEMBERS_MOST = 1 << 20 };
+enum { NUMBER_TEXT = 21, MEMBERS_MOST = 1 << 20, PUBLISH_TRIES = 100 };
 
 struct generation *generation_new(int n, int n_skipped)
 {
@@ -103,14 +103,18 @@ static struct generation *parse(const char *text)
     return NULL;
 }
 
-/* Reads the text in the store.  *text is freed by the caller, or NULL if there is none. */
-static int read_text(tutti_store *store, char **text)
+/* Reads the text in the store.  *text is freed by the caller, or NULL if there is none.  *n: its bytes, of which a
+ * foreign text may have some after a NUL. */
+static int read_text(tutti_store *store, char **text, size_t *n)
 {
     tutti_bytes bytes = {0};
     *text = NULL;
+    *n = 0;
     int status = tutti_store_multi_get(store, (const char *[]){CURRENT}, 1, &bytes, 0);
     if (status != TUTTI_OK) return status == TUTTI_ERR_TIMEOUT ? TUTTI_OK : status;
-    *text = strndup(bytes.bytes > 0 ? bytes.data : "", bytes.bytes);
+    *text = calloc(1, bytes.bytes + 1);
+    if (*text != NULL && bytes.bytes > 0) memcpy(*text, bytes.data, bytes.bytes);
+    *n = bytes.bytes;
     tutti_bytes_free(&bytes, 1);
     return *text != NULL ? TUTTI_OK : error_set(TUTTI_ERR_NO_MEMORY, "out of memory for the members of a group");
 }
@@ -118,10 +122,11 @@ static int read_text(tutti_store *store, char **text)
 int generation_read(tutti_store *store, struct generation **newest)
 {
     char *text = NULL;
+    size_t bytes = 0;
     *newest = NULL;
-    int status = read_text(store, &text);
+    int status = read_text(store, &text, &bytes);
     if (status != TUTTI_OK || text == NULL) return status;
-    *newest = parse(text);
+    *newest = strlen(text) == bytes ? parse(text) : NULL;
     free(text);
     if (*newest != NULL) return TUTTI_OK;
     return error_set(TUTTI_ERR_STORE, "the members of the newest group in the store are malformed");
@@ -130,15 +135,15 @@ int generation_read(tutti_store *store, struct generation **newest)
 int generation_publish(const struct generation *generation)
 {
     char *mine = print(generation), *theirs = NULL;
-    int status = mine != NULL ? read_text(generation->store, &theirs)
+    size_t before = 0;
+    int status = mine != NULL ? read_text(generation->store, &theirs, &before)
                               : error_set(TUTTI_ERR_NO_MEMORY, "out of memory for %d ranks", generation->n);
-    while (status == TUTTI_OK) {
+    for (int i = 0; i < PUBLISH_TRIES && status == TUTTI_OK; i++) { /* others may write at the same time */
         if (theirs != NULL && strtoull(theirs, NULL, 10) >= generation->number) break;
-        size_t before = theirs != NULL ? strlen(theirs) : 0;
         status = tutti_store_compare_set(generation->store, CURRENT, theirs, before, mine, strlen(mine), NULL, 0, NULL);
         free(theirs);
         theirs = NULL;
-        if (status == TUTTI_OK) status = read_text(generation->store, &theirs);
+        if (status == TUTTI_OK) status = read_text(generation->store, &theirs, &before);
     }
     free(mine);
     free(theirs);

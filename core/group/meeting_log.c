@@ -75,17 +75,33 @@ static bool is_word(const struct line *line, const char *word)
     return strcmp(line->word, word) == 0;
 }
 
-static void enter(struct attendee *attendee, const struct line *line)
+/* Parses "R PROCESS" after the number of a member that enters: its old rank, or -1.  A line without a rank is
+ * malformed, and its writer does not enter. */
+static bool parse_entry(const struct line *line, int *rank, const char **process)
 {
-    char *end = NULL;
-    long rank = line->rest_bytes > 0 ? strtol(line->rest, &end, 10) : -1;
+    const char *at = line->rest, *end = line->rest + line->rest_bytes;
+    if (end - at >= 2 && at[0] == '-' && at[1] == '1') {
+        *rank = -1;
+        at += 2;
+    } else {
+        int64_t value = 0;
+        const char *digits = at;
+        for (; at < end && *at >= '0' && *at <= '9' && value < INT32_MAX; at++) value = 10 * value + (*at - '0');
+        if (at == digits || value >= INT32_MAX) return false;
+        *rank = (int)value;
+    }
+    *process = at < end ? at + 1 : at;
+    return at == end || *at == ' ';
+}
+
+static void enter(struct attendee *attendee, const struct line *line, int rank, const char *process)
+{
+    size_t bytes = (size_t)(line->rest + line->rest_bytes - process);
     attendee->in = true;
     attendee->dead = false;
-    attendee->old_rank = rank >= 0 && rank < INT32_MAX ? (int)rank : -1;
-    if (end == NULL || end >= line->rest + line->rest_bytes || *end != ' ') return;
-    size_t bytes = line->rest_bytes - (size_t)(end + 1 - line->rest);
+    attendee->old_rank = rank;
     if (bytes >= sizeof attendee->process) return; /* such a process is not checked */
-    memcpy(attendee->process, end + 1, bytes);
+    memcpy(attendee->process, process, bytes);
     attendee->process[bytes] = '\0';
 }
 
@@ -111,10 +127,13 @@ static void apply_late_line(struct meeting_log *log, const struct line *line)
 /* Applies a line about an attendee.  Returns false if out of memory. */
 static bool apply_line(struct meeting_log *log, const struct line *line, int number)
 {
+    bool here = is_word(line, "here"), in = is_word(line, "in");
+    const char *process = NULL;
+    int rank = -1;
+    if (in && !parse_entry(line, &rank, &process)) return true;
     struct attendee *attendee = find_or_add(log, line->number);
     if (attendee == NULL) return false;
-    bool here = is_word(line, "here"), in = is_word(line, "in");
-    if (in) enter(attendee, line);
+    if (in) enter(attendee, line, rank, process);
     if (here) attendee->dead = false;
     if (in || here) attendee->heard = number;
     if (is_word(line, "dead")) attendee->dead = true;

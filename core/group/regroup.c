@@ -24,14 +24,29 @@ static int check_left_behind(const struct regroup *regroup)
     return newer ? regroup_report_left_behind(regroup) : TUTTI_OK;
 }
 
+/* Rounds may fail again and again although nobody dies, for example if two ranks cannot connect. */
+static int give_up(const struct regroup *regroup, int status)
+{
+    double seconds = (double)regroup->timeout_ms / 1000;
+    if (status != TUTTI_OK)
+        return error_prefix(status, "gave up after %.3f s in which no rank died and no group could be made", seconds);
+    return error_set(TUTTI_ERR_TIMEOUT,
+                     "regroup of group %s: gave up after %.3f s in which no rank died and no group could be made",
+                     regroup->name, seconds);
+}
+
 static int run(struct regroup *regroup, struct tutti_group **next)
 {
     bool again = true;
     int status = TUTTI_OK;
+    int64_t deadline = clock_deadline_ns(regroup->timeout_ms);
     for (uint64_t round = regroup->old->number + 1; again; round++) {
         status = regroup->group != NULL ? check_left_behind(regroup) : TUTTI_OK;
         if (status != TUTTI_OK) return status;
+        regroup->progressed = false;
         status = regroup_round_run(regroup, round, next, &again);
+        if (regroup->progressed) deadline = clock_deadline_ns(regroup->timeout_ms);
+        if (again && clock_now_ns() >= deadline) return give_up(regroup, status);
     }
     return status;
 }

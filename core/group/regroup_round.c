@@ -264,6 +264,7 @@ static int finish_round(struct regroup *regroup, struct meeting *meeting, uint64
     if (stays && meeting->entered) {
         status = open_with_others(regroup, meeting, round, next);
         *again = may_succeed_later(status);
+        regroup->progressed = meeting_find_dead(meeting) != NULL;
         if (*again) log_write(LOG_INFO, LOG_GROUP, "%s; the ranks meet again", error_text());
         if (status == TUTTI_OK) publish(regroup, *next);
         return status;
@@ -276,6 +277,7 @@ static int finish_round(struct regroup *regroup, struct meeting *meeting, uint64
     bool made = meeting->log.status == 0;
     if (made && regroup->group != NULL) return regroup_report_left_behind(regroup);
     *again = true;
+    regroup->progressed = made || meeting_find_dead(meeting) != NULL;
     return made ? take_generation(regroup, meeting, round) : TUTTI_OK;
 }
 

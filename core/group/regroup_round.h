@@ -19,6 +19,7 @@ struct regroup {
     int64_t number;                /* of this process */
     int world_size;                /* newcomers are awaited until there are so many; 0: the launcher's */
     int64_t timeout_ms;
+    bool progressed; /* out, of a round: a member has died, or the others have made a group */
 };
 
 /* Runs a round.  Sets *again if the next one must follow. */

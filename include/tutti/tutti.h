@@ -329,7 +329,8 @@ typedef struct tutti_regroup_opts {
  * All ranks get the same members.  A rank is waited for until it comes, or its process or connection has ended, or the
  * timeout of the first that waits has passed.  Then those who have come go on, and the late one gets ABORTED when it
  * calls; it may destroy the group and join as a newcomer.  Newcomers are waited for in the same way, if a launcher has
- * announced them or opts->world_size asks for them.  If a rank dies meanwhile, the others meet again.
+ * announced them or opts->world_size asks for them.  If a rank dies meanwhile, the others meet again.  If no group can
+ * be made for so long although no rank dies, the call fails.
  *
  * A subgroup has no newcomers: for it this is tutti_shrink_group.
  *

@@ -1,6 +1,7 @@
 /* Survivors and newcomers go on in a new group.  The processes are forked at once; those beyond the first ranks wait,
  * and then join as newcomers. */
 #include "procs.h"
+#include "unit/redis_server.h"
 
 enum { SIZE = 3, TIMEOUT_MS = 20000 };
 
@@ -62,6 +63,10 @@ static int rank_that_survives(int rank, int size, void *argument)
     EXPECT(tutti_destroy_process_group(next) == TUTTI_OK && tutti_get_generation(newest) == 2);
     EXPECT(expect_group(own, size - 1, (int[]){0, 1}) == 0);
     EXPECT(tutti_destroy_process_group(newest) == TUTTI_OK && !tutti_is_initialized());
+    tutti_store *store = proc_store();
+    bool left = false; /* the ranks of a next job see that they have met the store of this one */
+    EXPECT(tutti_store_check(store, (const char *[]){"tutti/left"}, 1, &left) == TUTTI_OK && left);
+    tutti_store_free(store);
     return 0;
 }
 
@@ -350,6 +355,45 @@ static void test_idle(void **state)
     procs_run_with(SIZE, rank_that_idles, stop_and_kill, NULL);
 }
 
+/* ---- rounds that fail ----------------------------------------------------------------------------------------------
+ */
+
+enum { LIMIT_MS = 200 };
+
+/* Every meeting fails, and nobody dies. */
+static int rank_without_luck(int rank, int size, void *argument)
+{
+    (void)rank, (void)size, (void)argument;
+    EXPECT(proc_init(TIMEOUT_MS) == TUTTI_OK);
+    proc_wait_for_go(1);
+    int64_t begin = monotonic_ns();
+    EXPECT_ERROR(tutti_regroup(NULL, &(tutti_regroup_opts){.timeout_ms = LIMIT_MS}, NULL), TUTTI_ERR_TIMEOUT,
+                 "gave up after 0.200 s in which no rank died");
+    EXPECT_WITHIN(begin, LIMIT_MS / 1000.0, 20);
+    return tutti_destroy_process_group(NULL);
+}
+
+/* Ends each meeting with a failure before it begins. */
+static void fail_meetings(struct procs *procs, void *argument)
+{
+    enum { AHEAD = 200 };
+    char key[32];
+    static const char log[] = "in 9 -1 somewhere\ndecide 9\nfail 9 -5 broken by the test\n";
+    (void)argument;
+    if (!procs_wait_for_step(procs, 1)) return;
+    for (int round = 1; procs_reap(procs) && monotonic_ns() < procs->deadline_ns; round++) {
+        snprintf(key, sizeof key, "regroup/%d", round);
+        if (tutti_store_set(procs->store, key, log, sizeof log - 1) != TUTTI_OK) return;
+        if (round == AHEAD) procs_release(procs, 1);
+    }
+}
+
+static void test_rounds_that_fail(void **state)
+{
+    (void)state;
+    procs_run_with(2, rank_without_luck, fail_meetings, NULL);
+}
+
 /* ---- groups of their own ----------------------------------------------------------------------------------------- */
 
 /* Two ranks of tutti_create_group, and a third process that joins them. */
@@ -385,6 +429,56 @@ static void test_own_groups(void **state)
     procs_run_ranks(3, rank_of_own_group, NULL);
 }
 
+/* ---- a store that no process of the job hosts ---------------------------------------------------------------------
+ */
+
+/* The ranks meet on a redis server for the second time.  Rank 0 dies, and a newcomer finds the others. */
+static int rank_over_redis(int rank, int size, void *argument)
+{
+    (void)size;
+    tutti_init_opts opts = {.init_method = argument, .timeout_ms = TIMEOUT_MS, .newcomer = rank >= SIZE};
+    proc_set_int("WORLD_SIZE", SIZE);
+    if (rank >= SIZE) proc_wait_for_go(1);
+    if (rank >= SIZE) proc_set_int("RANK", 0);
+    for (int i = 0; i < 2; i++) {
+        EXPECT(tutti_init_process_group("tcp", &opts) == TUTTI_OK);
+        if (rank >= SIZE) break;
+        if (i == 0) EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    }
+    if (rank < SIZE) {
+        proc_set_step(1);
+        compute();
+        EXPECT(tutti_regroup(NULL, NULL, NULL) == TUTTI_OK);
+    }
+    while (tutti_get_world_size(NULL) < SIZE) {
+        while (!tutti_regroup_wanted(NULL)) proc_wait_1ms();
+        EXPECT(tutti_regroup(NULL, NULL, NULL) == TUTTI_OK);
+    }
+    EXPECT(proc_sum(NULL, SIZE, 1000) == 0 && tutti_get_old_rank(NULL, SIZE - 1) == -1);
+    return tutti_destroy_process_group(NULL);
+}
+
+static void replace_rank_0(struct procs *procs, void *argument)
+{
+    (void)argument;
+    if (!procs_wait_for_step(procs, 1)) return;
+    procs_signal(procs, 0, SIGKILL);
+    procs_release(procs, 1);
+}
+
+static void test_redis(void **state)
+{
+    (void)state;
+    char url[80];
+    struct redis_server server = {0};
+    if (redis_server_missing() != NULL) skip();
+    assert_true(redis_server_start(&server));
+    snprintf(url, sizeof url, "redis://127.0.0.1:%u/job", server.port);
+    procs_run_with(SIZE + 1, rank_over_redis, replace_rank_0, url);
+    assert_string_equal(redis_server_ask(&server, "HLEN tutti:{job}"), ":1"); /* the number of the world */
+    redis_server_remove(&server);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -397,6 +491,8 @@ int main(void)
         cmocka_unit_test(test_own_groups),
         cmocka_unit_test(test_newcomer_in_a_hurry),
         cmocka_unit_test(test_deleted_meeting),
+        cmocka_unit_test(test_redis),
+        cmocka_unit_test(test_rounds_that_fail),
     };
     cmocka_set_test_filter(getenv("FAULTS_ONLY"));
     return cmocka_run_group_tests(tests, NULL, NULL);

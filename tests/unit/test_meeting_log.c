@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "group/generation.h"
 #include "group/meeting_log.h"
 
 #define ENTER "in 1 1 77 88 here\nin 2 2 78 89 there\nin 9 -1 79 90 here\n"
@@ -105,6 +106,18 @@ static void test_malformed(void **state)
         assert_false(log.decided);
         meeting_log_free(&log);
     }
+    static const char *const entries[] = {
+        "in 7\n",        "in 7 \n",        "in 7 x here\n",   "in 7 - here\n",     "in 7 1x here\n",
+        "in 7  \n3 x\n", "in 7 -2 here\n", "in 7 -1x here\n", "in 7 2147483647\n", "in 7 99999999999999999999 here\n"};
+    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) { /* a member without a rank does not become rank 0 */
+        struct meeting_log log = read_log(entries[i]);
+        if (meeting_log_find(&log, 7) != NULL) fail_msg("accepted: %s", entries[i]);
+        meeting_log_free(&log);
+    }
+    struct meeting_log bare = read_log("in 7 3\nin 8 -1\n");
+    assert_int_equal(meeting_log_find(&bare, 7)->old_rank, 3);
+    assert_int_equal(meeting_log_find(&bare, 8)->old_rank, -1);
+    meeting_log_free(&bare);
     for (int round = 0; round < 2000; round++) {
         char *text = strdup(ENTER "lost 0 1\nask 1 1\nhere 2 1\ndecide 1\nmade 1\nfail 2 -4 text\n");
         for (int i = 0; i < 6; i++) {
@@ -119,11 +132,34 @@ static void test_malformed(void **state)
     }
 }
 
+/* A text in the store that no rank writes is replaced, even with a NUL in it. */
+static void test_foreign_generation(void **state)
+{
+    (void)state;
+    tutti_store *store = NULL;
+    struct generation *generation = NULL, *newest = NULL;
+    assert_int_equal(tutti_store_memory(NULL, &store), TUTTI_OK);
+    assert_int_equal(generation_first(2, store, NULL, &generation), TUTTI_OK);
+    generation->number = 3;
+    assert_int_equal(tutti_store_set(store, "regroup/current", "1 1 7 0\0x", 9), TUTTI_OK);
+    assert_int_equal(generation_read(store, &newest), TUTTI_ERR_STORE);
+    assert_int_equal(generation_publish(generation), TUTTI_OK);
+    assert_int_equal(generation_read(store, &newest), TUTTI_OK);
+    assert_true(newest->number == 3 && newest->n == 2);
+    generation_free(newest);
+    generation_free(generation);
+    tutti_store_free(store);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_members),     cmocka_unit_test(test_asked),     cmocka_unit_test(test_made),
-        cmocka_unit_test(test_unconnected), cmocka_unit_test(test_malformed),
+        cmocka_unit_test(test_members),
+        cmocka_unit_test(test_asked),
+        cmocka_unit_test(test_made),
+        cmocka_unit_test(test_unconnected),
+        cmocka_unit_test(test_foreign_generation),
+        cmocka_unit_test(test_malformed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
