@@ -16,6 +16,8 @@ examples=$build/examples
 loop=("$build/tests/test_hosts" loop) # a rank of the tests
 hosts=() # numbers of the running hosts
 jobs=()  # process ids
+apart=()   # a command that starts jobs, such as unshare
+options=() # of tutti-run, for nodes
 
 fail() {
     echo "FAILED: $*"
@@ -143,7 +145,7 @@ hosts_name() {
 job() {
     local host=$1 n=${#jobs[@]}
     shift
-    in_host "$host" "$run" --timeout "${bound:-40}" "$@" >"$work/$n.out" 2>"$work/$n.err" </dev/null &
+    in_host "$host" "${apart[@]}" "$run" --timeout "${bound:-40}" "$@" >"$work/$n.out" 2>"$work/$n.err" </dev/null &
     jobs+=($!)
 }
 
@@ -164,7 +166,7 @@ nodes() {
     shift 3
     for ((rank = 0; rank < ${#on[@]}; rank++)); do
         job "${on[rank]}" --nnodes "${#on[@]}" --node-rank "$rank" --master-addr "$address" --master-port 29500 \
-            --token-file "$work/token" -n "$ranks" "$@"
+            --token-file "$work/token" "${options[@]}" -n "$ranks" "$@"
     done
 }
 

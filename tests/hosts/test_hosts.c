@@ -4,6 +4,7 @@
  *     test_hosts                   the tests
  *     test_hosts loop ARGUMENT..   a rank of theirs
  *     test_hosts leave ARGUMENT..  another one
+ *     test_hosts regroup ARGUMENT..
  */
 #include <setjmp.h>
 #include <signal.h>
@@ -21,6 +22,7 @@
 
 #include "hosts/leave.h"
 #include "hosts/loop.h"
+#include "hosts/regroup.h"
 
 enum { SKIPPED = 77, LIMIT_S = 120, AHEAD = 2 };
 
@@ -38,6 +40,7 @@ static struct script {
     {.file = "cases.sh", .name = "every_operation"},
     {.file = "faults.sh", .name = "link_returns"},
     {.file = "cases.sh", .name = "one_address"},
+    {.file = "elastic.sh", .name = "regroup_hosts"},
     {.file = "faults.sh", .name = "partition_to_host"},
     {.file = "cases.sh", .name = "iface"},
     {.file = "faults.sh", .name = "partition_from_host"},
@@ -68,6 +71,7 @@ static struct script {
     {.file = "rails.sh", .name = "rails_refused"},
     {.file = "faults.sh", .name = "destroyed"},
     {.file = "elastic.sh", .name = "elastic_host_lost"},
+    {.file = "elastic.sh", .name = "train_hosts"},
     {.file = "launchers.sh", .name = "mpirun_two_hosts"},
     {.file = "launchers.sh", .name = "mpiexec_two_hosts"},
     {.file = "launchers.sh", .name = "ssh_two_hosts"},
@@ -121,6 +125,7 @@ int main(int argc, char **argv)
     struct CMUnitTest tests[SCRIPTS];
     if (argc >= 5 && strcmp(argv[1], "loop") == 0) return loop_main(argv + 2);
     if (argc >= 3 && strcmp(argv[1], "leave") == 0) return leave_main(argv + 2);
+    if (argc >= 3 && strcmp(argv[1], "regroup") == 0) return regroup_main(argv + 2);
     for (int i = 0; i < SCRIPTS; i++)
         tests[i] = (struct CMUnitTest){.name = scripts[i].name, .test_func = run, .initial_state = &scripts[i]};
     return cmocka_run_group_tests(tests, NULL, NULL);
