@@ -1,5 +1,6 @@
 #include "base/marks.h"
 
+#include <pthread.h>
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -9,9 +10,23 @@ static struct lock lock;
 static struct mark kept[MARKS_KEPT];
 static uint32_t latest;
 
+/* Another thread of the parent may have held the lock.  At most one mark is then incomplete. */
+static void reset_in_child(void)
+{
+    lock = (struct lock){0};
+    for (int i = 0; i < MARKS_KEPT; i++) kept[i].text[MARK_TEXT_MOST - 1] = '\0';
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, reset_in_child);
+}
+
 uint32_t marks_add(const char *text)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     int64_t now = clock_now_ns();
+    pthread_once(&once, watch_forks);
     lock_take(&lock);
     struct mark *mark = &kept[++latest % MARKS_KEPT];
     mark->number = latest;

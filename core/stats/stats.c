@@ -23,6 +23,17 @@ static struct {
 } file;
 static pthread_mutex_t file_lock = PTHREAD_MUTEX_INITIALIZER;
 
+/* Another thread of the parent may have held the lock.  The file is the parent's, so the child makes its own. */
+static void reset_in_child(void)
+{
+    pthread_mutex_init(&file_lock, NULL);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, reset_in_child);
+}
+
 static tutti_stats_slot *slots_of(tutti_stats_page *page)
 {
     return (tutti_stats_slot *)(void *)((char *)page + page->first);
@@ -91,6 +102,8 @@ static bool is_published(const tutti_stats_slot *slot)
 
 tutti_stats *stats_take(void)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
     pthread_mutex_lock(&file_lock);
     tutti_stats_slot *slot = take_published();
     if (slot == NULL) slot = calloc(1, sizeof *slot);

@@ -59,10 +59,23 @@ static int add_tool(const tutti_tool *tool)
     return TUTTI_OK;
 }
 
+/* Another thread of the parent may have held the lock.  An entry counts once it is complete. */
+static void reset_in_child(void)
+{
+    pthread_mutex_init(&tools_lock, NULL);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, reset_in_child);
+}
+
 int tools_register(const tutti_tool *tool)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     int status = check_tool(tool);
     if (status != TUTTI_OK) return status;
+    pthread_once(&once, watch_forks);
     pthread_mutex_lock(&tools_lock);
     status = add_tool(tool);
     pthread_mutex_unlock(&tools_lock);

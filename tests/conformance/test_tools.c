@@ -3,10 +3,12 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <tutti/tool.h>
 #include <unistd.h>
 
 #include "ranks.h"
+#include "stats/stats.h"
 #include "trace/trace_align.h"
 #include "usage.h"
 
@@ -292,11 +294,52 @@ static void test_clocks_align_again(void **state)
     tutti_store_free(store);
 }
 
+/* ---- forks -------------------------------------------------------------------------------------------------- */
+
+static void use_locks(void)
+{
+    tutti_mark("mark");
+    tutti_register_tool(&tool);
+    stats_give(stats_take());
+}
+
+static void *use_locks_until(void *stop)
+{
+    while (!atomic_load((atomic_bool *)stop)) use_locks();
+    return NULL;
+}
+
+/* A child can use what another thread of its parent was using. */
+static void test_forks(void **state)
+{
+    enum { FORKS = 300, LIMIT_S = 20 };
+    atomic_bool stop = false;
+    pthread_t thread;
+    (void)state;
+#ifdef __SANITIZE_THREAD__
+    skip(); /* its children do not start threads after a fork of several */
+#endif
+    assert_int_equal(pthread_create(&thread, NULL, use_locks_until, &stop), 0);
+    for (int i = 0; i < FORKS; i++) {
+        int status = -1;
+        pid_t pid = fork();
+        if (pid == 0) {
+            alarm(LIMIT_S);
+            use_locks();
+            _exit(0);
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        if (status != 0) fail_msg("child %d of %d ended with %d", i, FORKS, status);
+    }
+    atomic_store(&stop, true);
+    pthread_join(thread, NULL);
+}
+
 int main(void)
 {
     ranks_setup();
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_tables), cmocka_unit_test(test_events),
-                                       cmocka_unit_test(test_file_is_closed),
-                                       cmocka_unit_test(test_clocks_align_again)};
+                                       cmocka_unit_test(test_file_is_closed), cmocka_unit_test(test_clocks_align_again),
+                                       cmocka_unit_test(test_forks)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
