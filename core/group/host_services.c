@@ -71,7 +71,9 @@ static void host_reduce_many(tutti_dtype dtype, tutti_reduce_op op, void *data, 
 
 static void host_average(tutti_dtype dtype, void *data, int64_t n, int64_t divisor)
 {
+    uint64_t begin = reduce_clock_begin();
     if (reduce_find(dtype, TUTTI_AVG) != NULL && divisor > 0) reduce_average(dtype, data, data, n, divisor);
+    reduce_clock_end(begin);
 }
 
 /* Computes a code under the job token.  Without a token the key is zero: see SECURITY.md. */

@@ -173,6 +173,16 @@ static inline void reduce(struct exec *exec, void *dst, const void *a, const voi
     reduce_clock_end(begin);
 }
 
+static void scale(const struct exec *exec, const struct plan_step *step, void *dst, const void *a)
+{
+    uint64_t begin = reduce_clock_begin();
+    if (step->kind == PLAN_SCALE)
+        reduce_scale(exec->run.dtype, dst, a, step->numel, exec->run.factor);
+    else
+        reduce_average(exec->run.dtype, dst, a, step->numel, exec->plan->size);
+    reduce_clock_end(begin);
+}
+
 static void run_local(struct exec *exec, uint32_t id)
 {
     const struct plan_step *step = &exec->plan->steps[id];
@@ -187,10 +197,8 @@ static void run_local(struct exec *exec, uint32_t id)
                                                                    memory */
         break;
     case PLAN_SCALE:
-        reduce_scale(exec->run.dtype, dst, a, step->numel, exec->run.factor);
-        break;
     case PLAN_AVERAGE:
-        reduce_average(exec->run.dtype, dst, a, step->numel, exec->plan->size);
+        scale(exec, step, dst, a);
         break;
     }
     complete_step(exec, id);

@@ -1,6 +1,7 @@
 #include "progress/engine_step.h"
 
 #include "base/clock.h"
+#include "base/reduce_clock.h"
 #include "progress/engine.h"
 #include "progress/work.h"
 
@@ -50,14 +51,23 @@ static void dispatch_unblocked(struct engine *engine)
     if (engine->n_blocked > 0 && engine->first != NULL) engine->hooks->dispatch_unblocked(engine->first);
 }
 
+/* If a tool measures reductions, those of this round belong to this tree. */
+static void claim_reductions(const struct engine *engine)
+{
+    bool measures = atomic_load_explicit(&reduce_clock_runs, memory_order_relaxed);
+    if (__builtin_expect(measures, 0) && engine->first != NULL) reduce_clock_enter(engine->first->tool_tree);
+}
+
 void engine_step_works(struct engine *engine)
 {
+    claim_reductions(engine);
     run_works(engine);
     dispatch_unblocked(engine);
 }
 
 bool engine_step(struct engine *engine)
 {
+    claim_reductions(engine);
     engine->rounds++; /* first, so that engine_time_ns reads the clock again after a sleep */
     engine_wake_pollers(engine);
     bool moved = engine_poll_backends(engine);

@@ -1,5 +1,6 @@
 #include "tool/tool.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,18 +15,105 @@ struct tool_op {
     void *data[TUTTI_TOOLS_MOST];
     struct tool_group *group;
     struct tool_op *next_free;
-    bool started;
-    const uint64_t *reduce_clock; /* of the thread that has issued it */
-    uint64_t reduce_begin;
+    bool started, reduces;
+    double reduce_begin; /* tool_tree.share when it was issued */
 };
+
+/* The groups of a tree.  Its reductions are counted for the tree, by whichever threads do them.  Each operation that
+ * reduces gets its share: time that passes while n of them are under way counts one n-th for each. */
+struct tool_tree {
+    uint64_t number;
+    int n_groups;   /* under the lock of trees; the rest under that of the group tree */
+    int n_reducing; /* operations under way */
+    uint64_t seen;  /* ticks that `share` includes */
+    double share;   /* ticks, divided by the operations under way at the time */
+    struct tool_tree *next;
+};
+
+static struct {
+    pthread_mutex_t lock;
+    struct tool_tree *first;
+} trees = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 struct tool_group {
     tutti_tool_group shown;
+    struct tool_tree *tree;
     int n; /* tools that were registered when it was made */
     void *context[TUTTI_TOOLS_MOST];
     struct tool_op *free_ops;
     int32_t ranks[]; /* its global ranks, then their hosts */
 };
+
+/* ---- trees ------------------------------------------------------------------------------------------------- */
+
+/* Another thread of the parent may have held the lock.  The parent's trees stay in the list, and are not used. */
+static void reset_in_child(void)
+{
+    pthread_mutex_init(&trees.lock, NULL);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, reset_in_child);
+}
+
+/* Returns the tree of a group, or NULL if out of memory. */
+static struct tool_tree *hold_tree(uint64_t number)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
+    pthread_mutex_lock(&trees.lock);
+    struct tool_tree *tree = trees.first;
+    while (tree != NULL && tree->number != number) tree = tree->next;
+    if (tree == NULL && (tree = calloc(1, sizeof *tree)) != NULL) {
+        *tree = (struct tool_tree){.number = number, .next = trees.first};
+        trees.first = tree;
+    }
+    if (tree != NULL) tree->n_groups++;
+    pthread_mutex_unlock(&trees.lock);
+    return tree;
+}
+
+static void drop_tree(struct tool_tree *tree)
+{
+    pthread_mutex_lock(&trees.lock);
+    struct tool_tree **at = &trees.first;
+    while (*at != tree) at = &(*at)->next;
+    if (--tree->n_groups == 0) {
+        *at = tree->next;
+        free(tree);
+    }
+    pthread_mutex_unlock(&trees.lock);
+}
+
+/* Takes the reductions since the last call into account. */
+static void count_reductions(struct tool_tree *tree)
+{
+    uint64_t ticks = reduce_clock_read(tree->number);
+    if (tree->n_reducing > 0) tree->share += (double)(ticks - tree->seen) / tree->n_reducing;
+    tree->seen = ticks;
+}
+
+static void begin_reducing(struct tool_op *op)
+{
+    struct tool_tree *tree = op->group->tree;
+    reduce_clock_enter(tree->number);
+    op->reduces = tutti_kind_find(op->shown.kind)->reduces;
+    if (!op->reduces) return;
+    count_reductions(tree);
+    tree->n_reducing++;
+    op->reduce_begin = tree->share;
+}
+
+static void end_reducing(struct tool_op *op)
+{
+    struct tool_tree *tree = op->group->tree;
+    if (!op->reduces) return;
+    count_reductions(tree);
+    tree->n_reducing--;
+    double ticks = tree->share - op->reduce_begin;
+    if (ticks >= 1) op->shown.reduce_ns = ticks_to_ns((uint64_t)ticks);
+}
 
 /* ---- groups ------------------------------------------------------------------------------------------------ */
 
@@ -35,6 +123,11 @@ static struct tool_group *copy_group(const tutti_tool_group *from)
     struct tool_group *group = calloc(1, sizeof *group + 2 * n * sizeof group->ranks[0] + names);
     if (group == NULL) return NULL;
     char *text = (char *)(group->ranks + 2 * n);
+    group->tree = hold_tree(from->tree);
+    if (group->tree == NULL) {
+        free(group);
+        return NULL;
+    }
     group->shown = *from;
     group->shown.global_ranks = group->ranks;
     memcpy(group->ranks, from->global_ranks, n * sizeof group->ranks[0]);
@@ -75,6 +168,7 @@ void tool_group_ended(struct tool_group *group)
         next = op->next_free;
         free(op);
     }
+    drop_tree(group->tree);
     free(group);
 }
 
@@ -103,8 +197,6 @@ void tool_op_issue(struct tool_group *group, tutti_op *op)
     if (made == NULL) return; /* without memory the tools miss the operation */
     op->tool = made;
     made->group = group;
-    made->reduce_clock = &reduce_clock_ticks;
-    made->reduce_begin = reduce_clock_ticks;
     bool same = op->in == op->out && op->n_in == op->n_out;
     int64_t in = bytes_of(op->in, op->n_in, op->dtype), out = same ? in : bytes_of(op->out, op->n_out, op->dtype);
     made->shown = (tutti_tool_op){.size = sizeof made->shown,
@@ -117,6 +209,7 @@ void tool_op_issue(struct tool_group *group, tutti_op *op)
                                   .bytes = in > out ? in : out,
                                   .async = op->async,
                                   .group = &group->shown};
+    begin_reducing(made);
     for (int i = 0; i < group->n; i++)
         if (TOOL_CALLS(tools_get(i), op_issued))
             tools_get(i)->op_issued(group->context[i], &made->shown, &made->data[i]);
@@ -131,12 +224,18 @@ void tool_op_start(struct tool_op *op)
             tools_get(i)->op_started(op->group->context[i], &op->shown, &op->data[i]);
 }
 
+void tool_op_found(struct tool_op *op, const tutti_request *request)
+{
+    if (op->shown.kind != TUTTI_RECV) return;
+    if (op->shown.root == TUTTI_ANY_SOURCE && request->source >= 0) op->shown.root = request->source;
+    if (op->shown.tag == TUTTI_ANY_TAG) op->shown.tag = (int)(request->found_tag & INT32_MAX);
+}
+
 void tool_op_end(struct tool_op *op, int status, const char *why, bool by_thread)
 {
     struct tool_group *group = op->group;
     op->shown.by_thread = by_thread;
-    if (op->reduce_clock == &reduce_clock_ticks && reduce_clock_ticks != op->reduce_begin)
-        op->shown.reduce_ns = ticks_to_ns(reduce_clock_ticks - op->reduce_begin);
+    end_reducing(op);
     for (int i = 0; i < group->n; i++) {
         const tutti_tool *tool = tools_get(i);
         if (status == TUTTI_OK && TOOL_CALLS(tool, op_ended))

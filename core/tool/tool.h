@@ -19,6 +19,9 @@ void tool_group_ended(struct tool_group *group);
 
 void tool_op_issue(struct tool_group *group, tutti_op *op);
 void tool_op_start(struct tool_op *op);
+
+/* Fills in the source and the tag of a receive that has named none, from its request. */
+void tool_op_found(struct tool_op *op, const tutti_request *request);
 void tool_op_end(struct tool_op *op, int status, const char *why, bool by_thread);
 
 /* Sets op->tool.  Does nothing if the operation has been issued already by another way.  Lock held, like below. */

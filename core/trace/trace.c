@@ -41,7 +41,7 @@ struct stream {
 /* What the callbacks of a group get. */
 struct traced {
     struct stream *stream;
-    uint16_t number;
+    uint32_t number;
 };
 
 static struct {
@@ -163,7 +163,7 @@ static void *group_made(void *argument, const tutti_tool_group *group)
     traced->stream = find_stream(group, &is_new);
     if (traced->stream != NULL) {
         traced->stream->n_groups++;
-        traced->number = (uint16_t)++traced->stream->last_group;
+        traced->number = ++traced->stream->last_group;
         write_group(traced->stream, traced->number, group);
     }
     pthread_mutex_unlock(&streams.lock);
@@ -236,13 +236,16 @@ static void record(const struct traced *traced, const tutti_tool_op *op, void **
                                       .ended = now,
                                       .bytes = (uint64_t)op->bytes,
                                       .started = saturate(waited),
-                                      .reduce_ns = saturate((uint64_t)op->reduce_ns),
                                       .sequence = (uint32_t)op->sequence,
                                       .root = op->root,
                                       .group = traced->number,
                                       .kind = (uint8_t)op->kind,
                                       .flags = (uint8_t)(flags | (waited > 0 ? TUTTI_TRACE_LATE : 0)),
-                                      .dtype = (int32_t)op->dtype};
+                                      .dtype = (uint16_t)op->dtype};
+    if (op->sequence > 0)
+        stream->ops[n].reduce_ns = saturate((uint64_t)op->reduce_ns);
+    else
+        stream->ops[n].tag = op->tag;
     /* release: a reader at exit sees the whole record */
     atomic_store_explicit(&stream->n, n + 1, memory_order_release);
     if (n + 1 == BUFFERED) flush(stream);
@@ -272,11 +275,19 @@ static const tutti_tool tool = {TUTTI_TOOL_HEADER,
                                 .range_pushed = trace_ranges_push,
                                 .range_popped = trace_ranges_pop};
 
+/* Another thread of the parent may have held the locks.  The parent's streams stay in the list, and are not used. */
+static void reset_in_child(void)
+{
+    pthread_mutex_init(&streams.lock, NULL);
+    trace_ranges_reset();
+}
+
 static void load(void)
 {
     streams.folder = env_string("TUTTI_TRACE", NULL);
     if (streams.folder == NULL) return;
     ticks_prepare();
+    pthread_atfork(NULL, NULL, reset_in_child);
     atexit(flush_at_exit);
     if (tools_register(&tool) != TUTTI_OK)
         log_write(LOG_WARN, LOG_OP, "TUTTI_TRACE: too many tools; nothing is recorded");

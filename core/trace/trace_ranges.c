@@ -63,6 +63,11 @@ void trace_ranges_set_file(struct trace_file *file)
     pthread_mutex_unlock(&all.lock);
 }
 
+void trace_ranges_reset(void)
+{
+    pthread_mutex_init(&all.lock, NULL);
+}
+
 void trace_ranges_flush(const struct trace_file *file)
 {
     pthread_mutex_lock(&all.lock);

@@ -74,14 +74,15 @@ typedef struct tutti_tool_op {
     tutti_kind kind;
     tutti_reduce_op reduce_op;
     tutti_dtype dtype;
-    int32_t root;      /* root or peer: rank in the group; TUTTI_ANY_SOURCE; -1 if there is none */
-    int32_t tag;       /* of messages */
+    int32_t root; /* root or peer: rank in the group; TUTTI_ANY_SOURCE; -1 if there is none.  op_ended: the source */
+    int32_t tag;  /* of messages; op_ended of a receive from any tag: the message's */
     uint64_t sequence; /* number among the group's collectives, from 1, the same on all members; 0: a message */
     int64_t bytes;     /* of this rank's inputs or outputs, whichever is more */
     bool async;        /* the call has async_op set */
     bool by_thread;    /* op_ended, op_failed: ended by the group's progress thread, not by a caller */
-    /* Time spent in reductions by the thread that has ended the operation, if that is also the one that issued it. Only
-     * if a tool has set times_reductions. */
+    /* op_ended, op_failed: time that this rank has spent in reductions for the operation, in any thread.  While several
+     * operations that reduce are under way in a tree, they share the time of its reductions evenly.  Only if a tool has
+     * set times_reductions. */
     int64_t reduce_ns;
     const tutti_tool_group *group;
 } tutti_tool_op;

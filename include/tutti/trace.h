@@ -18,7 +18,7 @@ extern "C" {
 #define TUTTI_TRACE_MAGIC UINT32_C(0x52545454)
 #define TUTTI_TRACE_SUFFIX ".tuttitrace"
 
-enum { TUTTI_TRACE_VERSION = 1 };
+enum { TUTTI_TRACE_VERSION = 2 };
 
 enum tutti_trace_type {
     TUTTI_TRACE_BEGIN = 1, /* one tutti_trace_begin */
@@ -74,13 +74,16 @@ enum tutti_trace_flags {
 typedef struct tutti_trace_op {
     uint64_t issued, ended; /* ticks */
     uint64_t bytes;
-    uint32_t started;   /* ticks after `issued`; 0 unless LATE */
-    uint32_t reduce_ns; /* see tutti_tool_op */
-    uint32_t sequence;  /* the low 32 bits; 0: a message */
-    int32_t root;       /* root or peer, in the group; -1: none */
-    uint16_t group;
+    uint32_t started; /* ticks after `issued`; 0 unless LATE */
+    union {
+        uint32_t reduce_ns; /* of collectives: see tutti_tool_op */
+        int32_t tag;        /* of messages */
+    };
+    uint32_t sequence; /* the low 32 bits; 0: a message */
+    int32_t root;      /* root or peer, in the group; -1: none */
+    uint32_t group;
     uint8_t kind, flags;
-    int32_t dtype;
+    uint16_t dtype;
 } tutti_trace_op;
 
 typedef struct tutti_trace_range {

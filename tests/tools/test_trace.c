@@ -147,7 +147,7 @@ static void test_command_line(void **state)
 
 /* ---- recording ----------------------------------------------------------------------------------------------- */
 
-enum { STEPS = 30 };
+enum { STEPS = 30, SEND_LATE_MS = 30 };
 
 /* A forked child does not write to its parent's file. */
 static void push_ranges_in_child(void)
@@ -178,8 +178,9 @@ static int work_in_steps(int rank, int size, void *argument)
     }
     EXPECT(tutti_broadcast(tutti_view(x, 64), 0, tutti_with(.async_op = &work)) == TUTTI_OK);
     EXPECT(tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT) == TUTTI_OK);
-    if (rank == 0) EXPECT(tutti_send(tutti_view(x, 64), 1, NULL) == TUTTI_OK);
-    if (rank == 1) EXPECT(tutti_recv(tutti_view(x, 64), 0, NULL) == TUTTI_OK);
+    if (rank == 0) procs_sleep_ms(SEND_LATE_MS);
+    if (rank == 0) EXPECT(tutti_send(tutti_view(x, 64), 1, tutti_with(.tag = 3)) == TUTTI_OK);
+    if (rank == 1) EXPECT(tutti_recv(tutti_view(x, 64), TUTTI_ANY_SOURCE, tutti_with(.tag = 3)) == TUTTI_OK);
     (void)size;
     tutti_range_push("\303\251poque \033\377"); /* cut text and binary names must not break JSON or the terminal */
     tutti_range_pop();
@@ -205,6 +206,41 @@ static void test_recording(void **state)
     assert_has(text, "rank 1 with");
     assert_has(text, "broadcast");
     assert_has(text, "\nsend ");
+    const char *receive = strstr(text, "\nrecv ");
+    double us = 0, waiting = 0;
+    assert_non_null(receive);
+    assert_int_equal(sscanf(receive, " recv %*s %*d %lf %lf%%", &us, &waiting), 2);
+    assert_true(us * waiting / 100 > SEND_LATE_MS * 1000 / 2);
+    trace_remove(folder);
+}
+
+/* Reductions count for the operation, whichever thread does them. */
+static int reduce_in_the_background(int rank, int size, void *argument)
+{
+    enum { NUMEL = 1 << 20 };
+    static float x[NUMEL];
+    tutti_work *work = NULL;
+    (void)rank, (void)size;
+    setenv("TUTTI_TRACE", argument, 1);
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    EXPECT(tutti_all_reduce(tutti_view(x, NUMEL), TUTTI_SUM, tutti_with(.async_op = &work)) == TUTTI_OK);
+    while (!tutti_work_is_completed(work)) procs_sleep_ms(1);
+    EXPECT(tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT) == TUTTI_OK);
+    return tutti_destroy_process_group(NULL) == TUTTI_OK ? 0 : __LINE__;
+}
+
+static void test_reductions(void **state)
+{
+    char folder[64];
+    double reduce = 0;
+    (void)state;
+    trace_make_folder(folder);
+    procs_run_ranks(2, reduce_in_the_background, folder);
+    assert_int_equal(run("report %s", folder), 0);
+    const char *row = strstr(text, "\nall_reduce ");
+    assert_non_null(row);
+    assert_int_equal(sscanf(row, " all_reduce 4M %*d %*f %*f%% %*f%% %lf%%", &reduce), 1);
+    assert_true(reduce > 0);
     trace_remove(folder);
 }
 
@@ -338,10 +374,11 @@ int main(int argc, char **argv)
 {
     if (argc == 2 && strcmp(argv[1], "watched") == 0) return be_watched();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_report),    cmocka_unit_test(test_clocks),       cmocka_unit_test(test_merge),
-        cmocka_unit_test(test_cut_files), cmocka_unit_test(test_wrong_bytes),  cmocka_unit_test(test_command_line),
-        cmocka_unit_test(test_recording), cmocka_unit_test(test_restarted),    cmocka_unit_test(test_no_folder),
-        cmocka_unit_test(test_full_disk), cmocka_unit_test(test_loaded_tools), cmocka_unit_test(test_watch),
+        cmocka_unit_test(test_report),     cmocka_unit_test(test_clocks),       cmocka_unit_test(test_merge),
+        cmocka_unit_test(test_cut_files),  cmocka_unit_test(test_wrong_bytes),  cmocka_unit_test(test_command_line),
+        cmocka_unit_test(test_recording),  cmocka_unit_test(test_restarted),    cmocka_unit_test(test_no_folder),
+        cmocka_unit_test(test_full_disk),  cmocka_unit_test(test_loaded_tools), cmocka_unit_test(test_watch),
+        cmocka_unit_test(test_reductions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

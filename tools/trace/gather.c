@@ -32,7 +32,7 @@ static void count_op(struct report_row *row, const struct load_rank *rank, size_
     row->n++;
     row->total_ns += (double)(load_time_ns(rank, op->ended) - load_time_ns(rank, op->issued));
     row->wait_ns += (double)rank->wait_ns[i];
-    row->reduce_ns += op->reduce_ns;
+    if (op->sequence > 0) row->reduce_ns += op->reduce_ns;
     row->by_thread += (op->flags & TUTTI_TRACE_BY_THREAD) != 0;
     row->failed += (op->flags & TUTTI_TRACE_FAILED) != 0;
 }
@@ -63,7 +63,8 @@ bool report_gather(struct load *load, struct report *report)
     struct report_row(*all)[CLASSES] = calloc(KINDS, sizeof *all);
     *report = (struct report){.ranks = calloc((size_t)load->n, sizeof *report->ranks),
                               .rows = calloc((size_t)KINDS * CLASSES, sizeof *report->rows)};
-    bool good = all != NULL && report->ranks != NULL && report->rows != NULL && steps_find(load, count_step, report);
+    bool good = all != NULL && report->ranks != NULL && report->rows != NULL && steps_find(load, count_step, report) &&
+                messages_find(load);
     if (good) {
         gather_rows(load, all);
         keep_rows(report, all);

@@ -10,8 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { GROUPS_MAX = 65535 };
-
 /* Thirty years: longer times are wrong, and sums of these do not overflow. */
 static const double time_max_ns = 1e18;
 
@@ -94,7 +92,8 @@ static void take_clock(struct load_rank *rank, const void *content, size_t bytes
 static bool take_group(struct load_rank *rank, void *content, size_t bytes)
 {
     tutti_trace_group *group = content;
-    if (bytes < sizeof *group || group->number == 0 || group->number > GROUPS_MAX || group->world_size < 1) return true;
+    if (bytes < sizeof *group || group->number == 0 || group->number > rank->size || group->world_size < 1)
+        return true; /* a file of so many bytes has fewer groups */
     if ((size_t)group->world_size > (bytes - sizeof *group) / sizeof(int32_t)) return true;
     if (group->rank < 0 || group->rank >= group->world_size) return true;
     end_text(group->name, sizeof group->name);
@@ -299,5 +298,5 @@ void load_free(struct load *load)
 
 const tutti_trace_group *load_group(const struct load_rank *rank, const tutti_trace_op *op)
 {
-    return op->group >= 1 && op->group <= rank->n_groups ? rank->groups[op->group - 1] : NULL;
+    return op->group >= 1 && op->group <= (uint32_t)rank->n_groups ? rank->groups[op->group - 1] : NULL;
 }

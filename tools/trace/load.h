@@ -19,7 +19,7 @@ struct load_rank {
     const tutti_trace_group **groups; /* by number - 1; NULL: unknown */
     int n_groups;
     tutti_trace_op *ops;
-    int64_t *wait_ns; /* per operation: see steps.h */
+    int64_t *wait_ns; /* per operation: see steps.h and messages.h */
     size_t n_ops;
     tutti_trace_range *ranges;
     size_t n_ranges;
@@ -52,6 +52,13 @@ static inline int64_t load_time_ns(const struct load_rank *rank, uint64_t ticks)
 static inline int64_t load_arrival_ns(const struct load_rank *rank, const tutti_trace_op *op)
 {
     return load_time_ns(rank, op->issued + op->started);
+}
+
+/* Returns how far the clocks of two ranks may be apart, or -1 if it is unknown. */
+static inline int64_t load_clock_error(const struct load_rank *a, const struct load_rank *b)
+{
+    if (a->align.error_ns < 0 || b->align.error_ns < 0) return -1;
+    return a->align.error_ns + b->align.error_ns;
 }
 
 #endif

@@ -55,9 +55,10 @@ static int merge(const char *folder, const char *path)
 #include <jansson.h>
 #include <tutti/tutti.h>
 
+#include "trace/messages.h"
 #include "trace/steps.h"
 
-enum { RANGE_THREADS = 100000, ASYNC_THREADS = 50000, WAIT_SHOWN_NS = 1000, BUFFER = 1 << 16 };
+enum { RANGE_THREADS = 2000000000, ASYNC_THREADS = 1000000000, WAIT_SHOWN_NS = 1000, BUFFER = 1 << 16 };
 
 /* An event that is written again and again with other values: making it anew would take most of the time. */
 struct span {
@@ -173,7 +174,7 @@ static void set_args(struct out *out, const struct load_rank *rank, size_t i)
     json_integer_set(out->sequence, op->sequence);
     json_integer_set(out->root, op->root);
     json_integer_set(out->wait_ns, rank->wait_ns[i]);
-    json_integer_set(out->reduce_ns, op->reduce_ns);
+    json_integer_set(out->reduce_ns, op->sequence > 0 ? op->reduce_ns : 0);
     json_string_set(out->thread, op->flags & TUTTI_TRACE_BY_THREAD ? "progress" : "caller");
 }
 
@@ -193,7 +194,7 @@ static void put_async(struct out *out, const struct load_rank *rank, size_t i, c
                       int64_t end)
 {
     json_int_t id = (json_int_t)rank->begin.rank << 40 | (json_int_t)i;
-    int thread = ASYNC_THREADS + rank->ops[i].group;
+    int thread = ASYNC_THREADS + (int)rank->ops[i].group;
     put_event(out, json_pack("{s:s, s:s, s:s, s:I, s:i, s:i, s:f, s:O}", "ph", "b", "cat", "async", "name", name, "id",
                              id, "pid", rank->begin.rank, "tid", thread, "ts", us_of(out, begin), "args", out->args));
     put_event(out, json_pack("{s:s, s:s, s:s, s:I, s:i, s:i, s:f}", "ph", "e", "cat", "async", "name", name, "id", id,
@@ -210,9 +211,9 @@ static void put_op(struct out *out, const struct load_rank *rank, size_t i)
         put_async(out, rank, i, name, begin, end);
         return;
     }
-    put_span(out, &out->op, rank, name, op->group, begin, end - begin);
+    put_span(out, &out->op, rank, name, (int)op->group, begin, end - begin);
     if (rank->wait_ns[i] >= WAIT_SHOWN_NS)
-        put_span(out, &out->plain, rank, "waiting", op->group, load_arrival_ns(rank, op), rank->wait_ns[i]);
+        put_span(out, &out->plain, rank, "waiting", (int)op->group, load_arrival_ns(rank, op), rank->wait_ns[i]);
 }
 
 static void put_rank(struct out *out, const struct load_rank *rank)
@@ -258,7 +259,7 @@ static int merge(const char *folder, const char *path)
     struct load load;
     if (!load_folder(folder, &load)) return 1;
     FILE *file = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
-    bool good = file != NULL && steps_find(&load, NULL, NULL) && write_all(file, &load);
+    bool good = file != NULL && steps_find(&load, NULL, NULL) && messages_find(&load) && write_all(file, &load);
     int reason = errno;
     if (file != NULL && file != stdout && fclose(file) != 0) good = false;
     if (!good) fprintf(stderr, "tutti-trace: cannot write %s: %s\n", path, strerror(reason));

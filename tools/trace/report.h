@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "trace/messages.h"
 #include "trace/steps.h"
 
 /* How often a rank was the last to arrive, and how much later than the last but one. */

@@ -54,22 +54,30 @@ static bool is_mutual(int kind)
            kind != TUTTI_SCAN && kind != TUTTI_EXSCAN;
 }
 
+/* True if the rank's clock can be compared with that of other hosts. */
+static bool is_aligned(const struct load *load, const struct step_part *part)
+{
+    return load->ranks[part->rank].align.error_ns >= 0;
+}
+
 static int64_t latest_needed(const struct load *load, const struct step *step, const struct step_part *part)
 {
     int64_t latest = INT64_MIN;
     for (int i = 0; i < step->n; i++)
-        if (depends(load, part, &step->parts[i])) {
+        if (is_aligned(load, &step->parts[i]) && depends(load, part, &step->parts[i])) {
             int64_t arrival = arrival_of(load, &step->parts[i]);
             if (arrival > latest) latest = arrival;
         }
     return latest;
 }
 
-static void set_waits(struct load *load, const struct step *step, int64_t latest)
+static void set_waits(struct load *load, const struct step *step)
 {
     bool mutual = is_mutual(op_of(load, &step->parts[0])->kind);
+    int64_t latest = mutual ? latest_needed(load, step, &step->parts[0]) : INT64_MIN;
     for (int i = 0; i < step->n; i++) {
         const struct step_part *part = &step->parts[i];
+        if (!is_aligned(load, part)) continue;
         struct load_rank *rank = &load->ranks[part->rank];
         int64_t begin = arrival_of(load, part), end = load_time_ns(rank, rank->ops[part->op].ended);
         int64_t until = mutual ? latest : latest_needed(load, step, part);
@@ -78,15 +86,8 @@ static void set_waits(struct load *load, const struct step *step, int64_t latest
     }
 }
 
-/* Returns how far the clocks of two ranks may be apart, or -1 if it is unknown. */
-static int64_t clock_error(const struct load_rank *a, const struct load_rank *b)
-{
-    if (a->align.error_ns < 0 || b->align.error_ns < 0) return -1;
-    return a->align.error_ns + b->align.error_ns;
-}
-
-/* Finds who arrived last.  Returns when. */
-static int64_t find_last(const struct load *load, struct step *step)
+/* Finds who arrived last. */
+static void find_last(const struct load *load, struct step *step)
 {
     int64_t last = INT64_MIN, before = INT64_MIN;
     const struct step_part *second = NULL;
@@ -104,9 +105,8 @@ static int64_t find_last(const struct load *load, struct step *step)
         }
     }
     step->late_ns = second != NULL ? last - before : 0;
-    int64_t error = second != NULL ? clock_error(&load->ranks[step->last->rank], &load->ranks[second->rank]) : -1;
+    int64_t error = second != NULL ? load_clock_error(&load->ranks[step->last->rank], &load->ranks[second->rank]) : -1;
     if (error < 0 || step->late_ns <= error) step->last = NULL;
-    return last;
 }
 
 /* Lists the collectives of all ranks.  Returns their number. */
@@ -135,7 +135,8 @@ bool steps_find(struct load *load, void (*visit)(const struct load *load, const 
             end++;
         struct step step = {.parts = &parts[at], .n = (int)(end - at)};
         if (step.n < 2) continue;
-        set_waits(load, &step, find_last(load, &step));
+        set_waits(load, &step);
+        find_last(load, &step);
         if (visit != NULL) visit(load, &step, argument);
     }
     free(parts);
