@@ -66,6 +66,19 @@ static void fail_at_once(struct tutti_work *borrowed, struct tutti_group *group,
     if (status != TUTTI_ERR_PEER_LOST) recorder_failed(group, status, error_text());
 }
 
+/* Records a collective that has failed at once.  Its number goes to the next one, unless the group has lost a rank:
+ * then the group fails, which writes the record. */
+static __attribute__((noinline)) void fail_collective_at_once(struct tutti_group *group, uint32_t record, int status)
+{
+    record_end(&group->record, record, status, 0);
+    if (status == TUTTI_ERR_PEER_LOST) return;
+    char text[ERROR_TEXT_MAX];
+    snprintf(text, sizeof text, "%s", error_text());
+    recorder_failed(group, status, text);
+    record_undo(&group->record, record);
+    error_set(status, "%s", text);
+}
+
 /* Does submit_at_once's work.  Inline in the path of single calls. */
 static inline __attribute__((always_inline)) int dispatch_or_finish(struct tutti_group *group, tutti_op *op,
                                                                     uint64_t fingerprint,
@@ -105,10 +118,13 @@ static inline __attribute__((always_inline)) int dispatch_or_finish(struct tutti
         record_end(ring, record, TUTTI_OK, 0);
         issue_advance(group, op, fingerprint);
         issue_count(group, op);
+        if (__builtin_expect(op->tool != NULL, 0)) tool_op_found(op->tool, &work->request);
         tool_ended(op, TUTTI_OK, NULL, false);
         if (wants_report(op, opts)) return complete_at_once(work, group, op, opts, out);
     } else if (failed && op->sequence == 0) {
         fail_at_once(work, group, op, opts, record, status);
+    } else if (failed) {
+        fail_collective_at_once(group, record, status);
     } else {
         record_undo(ring, record);
     }
