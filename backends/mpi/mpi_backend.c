@@ -12,6 +12,7 @@ static int open_root_group(struct mpib_group *group, const tutti_group_info *inf
     struct mpib_tree *tree = &group->own;
     tree->rank = info->rank;
     tree->core = info->core;
+    tree->counters = TUTTI_HAS(info, counters) ? info->counters : NULL;
     int status = mpib_messages_open(tree, info->world_size);
     if (status == TUTTI_OK) status = mpib_create_world(group, info);
     if (status == TUTTI_OK && mpib_enter()) {

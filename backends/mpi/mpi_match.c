@@ -54,6 +54,7 @@ static int receive_message(struct mpib_group *group, tutti_request *request, int
                           ? request->peer
                           : tutti_match_rank(group->global_ranks, group->world_size, source);
     tutti_request_settle(request, header->tag, header->bytes, header->fingerprint);
+    if (group->tree->counters != NULL) group->tree->counters->library.received += header->bytes;
     if (header->long_tag == 0) {
         tutti_request_take(group->tree->host, request, 0, data, header->bytes);
         return TUTTI_REQUEST_DONE;

@@ -55,6 +55,7 @@ static int send_locked(struct mpib_group *group, tutti_request *request)
         pending.peer = to;
         pending.tag = header.long_tag;
     }
+    if (tree->counters != NULL) tree->counters->library.sent += request->bytes;
     return mpib_header_send(tree, to, &header, request->data, &pending);
 }
 

@@ -236,6 +236,7 @@ __attribute__((noinline)) static int start_native(struct mpib_group *group, cons
     }
     request->peer = (group->rank + 1) % group->world_size; /* the peer to ask if the operation takes long */
     mpib_pending_add(tree, handle, &pending);
+    if (tree->counters != NULL) tutti_traffic_count(&tree->counters->library, op);
     tree->has_moved = true;
     return TUTTI_REQUEST_PENDING;
 }

@@ -150,7 +150,8 @@ struct mpib_tree {
     int rings, rings_due;            /* rings received, and rings required before the doorbell is trusted */
     uint64_t *failed_groups;         /* ids of failed groups, whose messages are discarded */
     int n_failed_groups;
-    bool closing; /* all messages are discarded */
+    tutti_counters *counters; /* or NULL */
+    bool closing;             /* all messages are discarded */
 };
 
 /* TUTTI_MPI_NATIVE */

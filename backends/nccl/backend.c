@@ -72,6 +72,7 @@ static int nccl_open(void *state, const tutti_group_info *info, const tutti_host
     struct ncclb_group *group = state;
     group->host = host;
     group->info = *info;
+    group->counters = TUTTI_HAS(info, counters) ? info->counters : NULL;
     group->clock = -1;
     group->first = info->parent != NULL ? info->parent : group;
     if (TUTTI_HAS(info, made_from)) {
@@ -161,9 +162,18 @@ void ncclb_abort(void *state)
 
 /* ---- native entries --------------------------------------------------------------------------------------- */
 
+/* Queues an operation, and counts its data. */
+static int queue(struct ncclb_comm_stream *cs, const tutti_op *op, tutti_request *request)
+{
+    tutti_counters *counters = cs->group->counters;
+    int status = ncclb_queue(cs, op, request);
+    if (status >= 0 && counters != NULL) tutti_traffic_count(&counters->library, op);
+    return status;
+}
+
 static int enqueue(void *group, const tutti_op *op, tutti_request *request)
 {
-    return ncclb_queue(&((struct ncclb_group *)group)->main, op, request);
+    return queue(&((struct ncclb_group *)group)->main, op, request);
 }
 
 static int enqueue_reduction(void *state, const tutti_op *op, tutti_request *request)
@@ -208,7 +218,7 @@ static int enqueue_message(void *state, const tutti_op *op, tutti_request *reque
     if (cs == NULL)
         return group->host->error(TUTTI_ERR_NO_MEMORY, "nccl: out of memory for a communicator of group %s",
                                   group->info.name);
-    return ncclb_queue(cs, op, request);
+    return queue(cs, op, request);
 }
 
 /* ---- progress --------------------------------------------------------------------------------------------------- */

@@ -99,6 +99,7 @@ struct ncclb_block {
 struct ncclb_group {
     const tutti_host *host;
     tutti_group_info info;
+    tutti_counters *counters; /* or NULL */
     struct ncclb_group *first;
     struct ncclb_group *made_from; /* group whose communicator is split; valid during open */
     int color;

@@ -311,6 +311,14 @@ typedef struct tutti_group_info {
     tutti_counters *counters;
 } tutti_group_info;
 
+/* Counts an operation's data: this rank's inputs as sent, and its outputs as received. */
+static inline void tutti_traffic_count(tutti_traffic *traffic, const tutti_op *op)
+{
+    uint64_t bytes = (uint64_t)tutti_dtype_bytes(op->dtype);
+    for (int i = 0; i < op->n_in; i++) traffic->sent += (uint64_t)op->in[i].numel * bytes;
+    for (int i = 0; i < op->n_out; i++) traffic->received += (uint64_t)op->out[i].numel * bytes;
+}
+
 /* A path: one of a backend's own ways to do operations of a kind.  It is named like an algorithm of plans, so that
  * TUTTI_ALGO, tuning files and tutti_explain reach it. */
 typedef struct tutti_path {

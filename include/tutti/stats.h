@@ -23,11 +23,13 @@ typedef struct tutti_traffic {
 
 /* Counters of the backends.  A backend adds to those that it knows; the others stay 0. */
 typedef struct tutti_counters {
-    tutti_traffic shared; /* through shared memory: messages, and this rank's tensors of collectives */
-    tutti_traffic wire;   /* messages over the network */
-    uint64_t retries;     /* attempts to post to the network that it refused for the moment */
-    uint64_t memory;      /* bytes of shared memory that this rank maps */
-    uint64_t reserved[4]; /* 0 */
+    tutti_traffic shared;  /* through shared memory: messages, and this rank's tensors of collectives */
+    tutti_traffic wire;    /* messages over the network */
+    uint64_t retries;      /* attempts to post to the network that it refused for the moment */
+    uint64_t memory;       /* bytes of shared memory that this rank maps */
+    tutti_traffic library; /* through MPI or NCCL, which choose the way: messages, and this rank's tensors of
+                            * collectives */
+    uint64_t reserved[2];  /* 0 */
 } tutti_counters;
 
 typedef struct tutti_stats {

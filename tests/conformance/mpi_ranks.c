@@ -24,6 +24,8 @@ static int messages(void)
     int *mine = calloc(N, sizeof *mine), *theirs = calloc(N, sizeof *theirs), source = -1, small = 0;
     int next = (mpi_ranks.rank + 1) % mpi_ranks.size, before = (mpi_ranks.rank + mpi_ranks.size - 1) % mpi_ranks.size;
     tutti_work *works[2] = {NULL};
+    tutti_stats begun, ended;
+    OK(tutti_get_stats(mpi_ranks.mpi, &begun));
     for (int i = 0; i < N; i++) mine[i] = mpi_ranks.rank * N + i;
     const tutti_opts *opts = tutti_with(.group = mpi_ranks.mpi, .tag = 2000000000); /* larger than MPI's tags */
     OK(tutti_isend(tutti_view(mine, N), next, opts, &works[0]));                    /* all ranks send first */
@@ -45,6 +47,11 @@ static int messages(void)
         if (small != before * N + i || source != before)
             return mpi_ranks_wrong("any source", "out of order, or another source");
     }
+    OK(tutti_get_stats(mpi_ranks.mpi, &ended));
+    uint64_t bytes = (N + 100) * sizeof *mine;
+    if (ended.transport.library.sent - begun.transport.library.sent != bytes ||
+        ended.transport.library.received - begun.transport.library.received != bytes)
+        return mpi_ranks_wrong("messages", "other bytes are counted");
     free(mine);
     free(theirs);
     return 0;

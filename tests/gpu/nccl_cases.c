@@ -73,6 +73,8 @@ int case_bool(tutti_group *group, int rank, int size)
         bool any;
     } ops[] = {{TUTTI_SUM, true}, {TUTTI_MAX, true}, {TUTTI_BOR, true}, {TUTTI_PRODUCT, false}, {TUTTI_BAND, false}};
     tutti_tensor x = on_device(group, 9, TUTTI_BOOL);
+    tutti_stats before, after;
+    EXPECT(tutti_get_stats(group, &before) == TUTTI_OK);
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
         fill(x, is_rank_zero, &rank);
         EXPECT(tutti_all_reduce(x, ops[i].op, &(tutti_opts){.group = group}) == TUTTI_OK);
@@ -80,6 +82,10 @@ int case_bool(tutti_group *group, int rank, int size)
         int stays = ops[i].any || size == 1 ? 0 : 1;
         EXPECT(holds(x, is_rank_zero, &stays));
     }
+    uint64_t bytes = 9 * sizeof ops / sizeof *ops;
+    EXPECT(tutti_get_stats(group, &after) == TUTTI_OK);
+    EXPECT(size == 1 || after.transport.library.sent == before.transport.library.sent + bytes);
+    EXPECT(size == 1 || after.transport.library.received == before.transport.library.received + bytes);
     drop(group, x);
     return 0;
 }

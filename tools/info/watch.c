@@ -140,7 +140,7 @@ static void add_slot(struct watched *rank, const tutti_stats_slot *slot)
     rank->sum.waits += slot->stats.waits;
     rank->sum.sleeps += slot->stats.sleeps;
     rank->sum.transport.shared.sent += slot->stats.transport.shared.sent;
-    rank->sum.transport.wire.sent += slot->stats.transport.wire.sent;
+    rank->sum.transport.wire.sent += slot->stats.transport.wire.sent + slot->stats.transport.library.sent;
     rank->sum.transport.retries += slot->stats.transport.retries;
     rank->sum.transport.memory += slot->stats.transport.memory;
     if (slot->world < rank->world) return; /* the largest tree names the rank */
