@@ -113,7 +113,8 @@ static void tune_socket(const struct fabric *fabric, int fd)
     set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
     set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, PROBE_MS / 1000);
     set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, PROBE_MS / 1000);
-    set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, fabric->silent_ms / PROBE_MS);
+    int probes = fabric->silent_ms / PROBE_MS - 1; /* the first one comes after PROBE_MS of silence, and each waits */
+    set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, probes > 1 ? probes : 1);
 }
 
 void fabric_tune_listener(const struct fabric *fabric, const struct sockaddr_storage *own)
