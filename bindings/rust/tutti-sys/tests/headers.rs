@@ -49,7 +49,10 @@ fn field_in_c(name: &str) -> &str {
 
 #[test]
 fn layouts() {
-    let Some(cc) = compiler() else { return };
+    let cc = match compiler() {
+        Some(cc) => cc,
+        None => return,
+    };
     let (mut text, mut want) = (format!("{HEAD}int main(void)\n{{\n"), String::new());
     for (name, size, align, fields) in tutti_sys::layouts() {
         writeln!(text, "printf(\"{name} %zu %zu\\n\", sizeof({name}), alignof({name}));").unwrap();
@@ -81,7 +84,10 @@ fn constants() -> Vec<(String, String)> {
 
 #[test]
 fn values() {
-    let Some(cc) = compiler() else { return };
+    let cc = match compiler() {
+        Some(cc) => cc,
+        None => return,
+    };
     let mut text = String::from(HEAD);
     let constants = constants();
     for (name, value) in &constants {
@@ -126,8 +132,9 @@ fn parameter_in_c(parameter: &str) -> String {
         return parameter.to_owned();
     }
     let (_, rust) = parameter.split_once(':').unwrap_or_else(|| panic!("{parameter}"));
-    let Some(function) = rust.trim().strip_prefix("Option<unsafe extern \"C\" fn(") else {
-        return type_in_c(rust);
+    let function = match rust.trim().strip_prefix("Option<unsafe extern \"C\" fn(") {
+        Some(function) => function,
+        None => return type_in_c(rust),
     };
     let function = function.trim_end_matches('>');
     let (parameters, result) = function.split_once(')').unwrap();
@@ -154,7 +161,10 @@ fn split(parameters: &str) -> Vec<String> {
 /// declaration that differs.
 #[test]
 fn functions() {
-    let Some(cc) = compiler() else { return };
+    let cc = match compiler() {
+        Some(cc) => cc,
+        None => return,
+    };
     let source = include_str!("../src/functions.rs");
     let (mut text, mut names) = (String::from(HEAD), Vec::new());
     for item in source.split("pub fn ").skip(1) {

@@ -242,9 +242,8 @@ impl ProcessGroup {
     /// Makes this the group of the survivors and of newcomers, after a failure or to let newcomers in.
     /// Groups made from it must have been dropped.
     pub fn regroup(&mut self, timeout: Option<Duration>) -> Result<()> {
-        let Some(inner) = Arc::get_mut(&mut self.inner) else {
-            return Err(Error::invalid("groups made from this one exist; drop them before regroup"));
-        };
+        let inner = Arc::get_mut(&mut self.inner)
+            .ok_or_else(|| Error::invalid("groups made from this one exist; drop them before regroup"))?;
         let opts = sys::tutti_regroup_opts { timeout_ms: option_ms(timeout), ..Default::default() };
         let (bytes, old, mut next) = (std::mem::size_of_val(&opts), inner.handle, ptr::null_mut());
         let to = if old.is_null() { ptr::null_mut() } else { &mut next };
@@ -388,7 +387,7 @@ thread_local! {
 impl ProcessGroup {
     /// Refuses a call that would be queued, because its buffers would be free before it starts.
     pub(crate) fn refuse_while_coalescing(&self) -> Result<()> {
-        if COALESCING.get() == Some(self.raw()) {
+        if COALESCING.with(Cell::get) == Some(self.raw()) {
             return Err(Error::invalid("inside of coalesce call the methods of its argument, not the group's"));
         }
         Ok(())
@@ -411,12 +410,12 @@ impl ProcessGroup {
     ///
     /// If the function fails or panics, the operations that it has queued are done nevertheless.
     pub fn coalesce<'env, R>(&'env self, queue: impl FnOnce(&Batch<'env>) -> Result<R>) -> Result<R> {
-        if COALESCING.get().is_some() {
+        if COALESCING.with(Cell::get).is_some() {
             return Err(Error::invalid("coalesce inside of coalesce; end the outer one first"));
         }
         // SAFETY: the group is valid
         check(unsafe { sys::tutti_coalesce_begin(self.raw()) })?;
-        COALESCING.set(Some(self.raw()));
+        COALESCING.with(|group| group.set(Some(self.raw())));
         let end = End { group: self, done: false };
         let result = queue(&Batch { group: self, _thread: std::marker::PhantomData });
         let ended = end.now();
@@ -448,7 +447,7 @@ impl Drop for End<'_> {
 
 /// Starts what is queued, and returns when all of it has ended.
 fn end_coalescing(group: &ProcessGroup) -> Result<()> {
-    COALESCING.set(None);
+    COALESCING.with(|group| group.set(None));
     // SAFETY: begin was called in this thread.  Without a work the call ends after the operations.
     check(unsafe { sys::tutti_coalesce_end(group.raw(), ptr::null_mut()) })
 }

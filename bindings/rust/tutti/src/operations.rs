@@ -33,6 +33,16 @@ pub struct Call<'g> {
     factor: f64,
 }
 
+/// The value, or returns 0 from the function if there is none.
+macro_rules! some_or_zero {
+    ($value:expr) => {
+        match $value {
+            Some(value) => value,
+            None => return 0,
+        }
+    };
+}
+
 const OPTS_BYTES: usize = std::mem::size_of::<sys::tutti_opts>();
 
 /// A rank as C has it.  One that does not fit is no rank of any group.
@@ -105,7 +115,7 @@ impl<'g> Call<'g> {
     // ---- operations that are started: the buffers and *work are valid during the call --------------
 
     pub(crate) fn start_broadcast<B: Sink>(self, x: &mut B, root: usize, work: *mut *mut sys::tutti_work) -> c_int {
-        let Some(opts) = self.async_opts(work) else { return 0 };
+        let opts = some_or_zero!(self.async_opts(work));
         // SAFETY: the Work keeps the buffers until the operation has ended, here and below
         unsafe { sys::tutti_broadcast_sized(tensor_mut(x.elements_mut()), rank_of(root), &opts, OPTS_BYTES) }
     }
@@ -116,7 +126,7 @@ impl<'g> Call<'g> {
         op: impl Reduce<B::Element>,
         work: *mut *mut sys::tutti_work,
     ) -> c_int {
-        let Some(opts) = self.async_opts(work) else { return 0 };
+        let opts = some_or_zero!(self.async_opts(work));
         // SAFETY: as above
         unsafe { sys::tutti_all_reduce_sized(tensor_mut(x.elements_mut()), op.code(), &opts, OPTS_BYTES) }
     }
@@ -127,7 +137,7 @@ impl<'g> Call<'g> {
         input: &I,
         work: *mut *mut sys::tutti_work,
     ) -> c_int {
-        let Some(opts) = self.async_opts(work) else { return 0 };
+        let opts = some_or_zero!(self.async_opts(work));
         let (out, input) = (tensor_mut(out.elements_mut()), tensor(input.elements()));
         // SAFETY: as above
         unsafe { sys::tutti_all_gather_into_tensor_sized(out, input, &opts, OPTS_BYTES) }
@@ -140,7 +150,7 @@ impl<'g> Call<'g> {
         op: impl Reduce<O::Element>,
         work: *mut *mut sys::tutti_work,
     ) -> c_int {
-        let Some(opts) = self.async_opts(work) else { return 0 };
+        let opts = some_or_zero!(self.async_opts(work));
         let (out, input) = (tensor_mut(out.elements_mut()), tensor(input.elements()));
         // SAFETY: as above
         unsafe { sys::tutti_reduce_scatter_tensor_sized(out, input, op.code(), &opts, OPTS_BYTES) }
@@ -152,14 +162,14 @@ impl<'g> Call<'g> {
         input: &I,
         work: *mut *mut sys::tutti_work,
     ) -> c_int {
-        let Some(opts) = self.async_opts(work) else { return 0 };
+        let opts = some_or_zero!(self.async_opts(work));
         let (out, input) = (tensor_mut(out.elements_mut()), tensor(input.elements()));
         // SAFETY: as above
         unsafe { sys::tutti_all_to_all_single_sized(out, input, ptr::null(), ptr::null(), &opts, OPTS_BYTES) }
     }
 
     pub(crate) fn start_send<B: Source>(self, x: &B, dst: usize, tag: i32, work: *mut *mut sys::tutti_work) -> c_int {
-        let Some(opts) = self.async_opts(ptr::null_mut()) else { return 0 };
+        let opts = some_or_zero!(self.async_opts(ptr::null_mut()));
         let opts = sys::tutti_opts { tag, ..opts };
         // SAFETY: as above
         unsafe { sys::tutti_isend_sized(tensor(x.elements()), rank_of(dst), &opts, OPTS_BYTES, work) }
@@ -172,7 +182,7 @@ impl<'g> Call<'g> {
         tag: i32,
         work: *mut *mut sys::tutti_work,
     ) -> c_int {
-        let Some(opts) = self.async_opts(ptr::null_mut()) else { return 0 };
+        let opts = some_or_zero!(self.async_opts(ptr::null_mut()));
         let opts = sys::tutti_opts { tag, ..opts };
         // SAFETY: as above
         unsafe { sys::tutti_irecv_sized(tensor_mut(x.elements_mut()), source_of(src), &opts, OPTS_BYTES, work) }
