@@ -168,7 +168,7 @@ fn functions() {
     let source = include_str!("../src/functions.rs");
     let (mut text, mut names) = (String::from(HEAD), Vec::new());
     for item in source.split("pub fn ").skip(1) {
-        let (item, _) = item.split_once(';').unwrap();
+        let item = item.split_once(';').unwrap().0.split_whitespace().collect::<Vec<_>>().join(" ");
         let (name, rest) = item.split_once('(').unwrap();
         let (parameters, result) = rest.rsplit_once(") -> ").map_or_else(
             || (rest.rsplit_once(')').unwrap().0, "void".to_owned()),
