@@ -113,5 +113,6 @@ pub(crate) unsafe fn text_of(text: *const std::os::raw::c_char) -> String {
     if text.is_null() {
         return String::new();
     }
-    CStr::from_ptr(text).to_string_lossy().into_owned()
+    // SAFETY: the caller's promise
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }

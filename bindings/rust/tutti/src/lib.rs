@@ -23,6 +23,8 @@
 //!
 //! Element types are those in which every pattern of bits is valid, because peers fill buffers.
 
+#![deny(unsafe_op_in_unsafe_fn)]
+
 mod element;
 mod error;
 mod group;

@@ -62,9 +62,11 @@ impl<'scope, B> Work<'scope, B> {
         call: impl FnOnce(&mut B, *mut *mut sys::tutti_work) -> i32,
     ) -> Result<Self> {
         let (mut buffers, mut handle) = (MaybeUninit::new(buffers), ptr::null_mut());
-        let status = call(buffers.assume_init_mut(), &mut handle);
+        // SAFETY: the buffers are initialized
+        let status = call(unsafe { buffers.assume_init_mut() }, &mut handle);
         if status < 0 || handle.is_null() {
-            buffers.assume_init_drop(); // nothing was started
+            // SAFETY: nothing was started
+            unsafe { buffers.assume_init_drop() };
             check(status)?;
             return Err(Error::invalid("the operation has no work; inside of coalesce use its own methods"));
         }
@@ -175,10 +177,17 @@ unsafe extern "C" fn free_buffers<B>(_work: *mut sys::tutti_work, argument: *mut
 
 /// Waits for a work, and returns its status.  Ends the process if that is impossible, because memory that
 /// the operation uses would be freed.
+///
+/// # Safety
+/// The handle is valid.
 unsafe fn wait_until_ended(handle: *mut sys::tutti_work) -> i32 {
-    let status = sys::tutti_work_wait(handle, sys::TUTTI_DEFAULT_TIMEOUT);
-    if status < 0 && !sys::tutti_work_is_completed(handle) {
-        eprintln!("tutti: an operation cannot be waited for: {}", text_of(sys::tutti_last_error()));
+    // SAFETY: the caller's promise
+    let (status, ended) = unsafe {
+        let status = sys::tutti_work_wait(handle, sys::TUTTI_DEFAULT_TIMEOUT);
+        (status, status == sys::TUTTI_OK || sys::tutti_work_is_completed(handle))
+    };
+    if !ended {
+        eprintln!("tutti: an operation cannot be waited for: {}", check(status).unwrap_err());
         std::process::abort();
     }
     status
