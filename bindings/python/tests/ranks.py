@@ -173,6 +173,31 @@ def inputs(rank, n):
     tutti.all_gather([np.empty(3) for _ in range(n)], frozen)  # an input may be read-only
 
 
+def torch_tensors(rank, n):
+    import torch
+
+    for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.complex64, torch.uint8):
+        x = torch.full((2, 3), rank + 1).to(dtype)
+        tutti.all_reduce(x)
+        assert (x == n * (n + 1) // 2).all(), x
+    flags = torch.tensor([rank == 0, False])
+    tutti.all_reduce(flags, tutti.BOR)
+    assert flags.tolist() == [True, False]
+    work = tutti.all_reduce(torch.ones(1000), async_op=True)  # the Work keeps the tensor
+    gc.collect()
+    work.wait()
+    parts = list(torch.zeros(n, 4).unbind())
+    tutti.all_gather(parts, torch.full((4,), float(rank)))
+    assert all((part == r).all() for r, part in enumerate(parts))
+    for bad in (torch.ones(4, 4).T[1:], torch.ones(4, requires_grad=True)):
+        try:
+            tutti.all_reduce(bad)
+            raise SystemExit(f"{bad!r} was taken")
+        except (tutti.InvalidArgument, BufferError, RuntimeError):
+            pass
+    tutti.barrier()
+
+
 def mismatch(rank, n):
     try:
         tutti.all_reduce(np.ones(3 + (rank == 1)))

@@ -1,5 +1,7 @@
 """Runs the cases of ranks.py in jobs of tutti-run, and what needs no job.  `python -m unittest` in this folder."""
 
+import importlib.util
+import inspect
 import os
 import shutil
 import subprocess
@@ -40,11 +42,21 @@ class Jobs(unittest.TestCase):
         self.assertIn("survived", done.stdout)
 
     def test_examples(self):
-        for name, part in (("tutorial.py", "gathered [0.0, 1.0, 4.0]"), ("train.py", "accuracy 9")):
+        for name, part in (
+            ("hello.py", "Hello from rank 2 out of 3 processes!"),
+            ("tutorial.py", "gathered [0.0, 1.0, 4.0]"),
+            ("train.py", "accuracy 9"),
+            ("stencil.py", "\n[0] 0 of 18000 cells differ from one rank's"),
+            ("pipeline.py", "3 stages: the gradients differ by less than 1e-12"),
+        ):
             path = os.path.join(FOLDER, "../examples", name)
             done = subprocess.run([RUN, "-n", "3", sys.executable, path], capture_output=True, text=True, timeout=180)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             self.assertIn(part, done.stdout)
+
+    @unittest.skipUnless(importlib.util.find_spec("torch"), "torch is not there")
+    def test_torch(self):
+        self.good("torch_tensors", ranks=2)
 
 
 class Threads(unittest.TestCase):
@@ -121,6 +133,12 @@ class Layout(unittest.TestCase):
             program = os.path.join(folder, "layout")
             subprocess.run(["cc", "-x", "c", "-", "-I", include, "-o", program], input=code, text=True, check=True)
             self.assertEqual(subprocess.check_output([program], text=True).split("\n")[:-1], want)
+
+
+class Names(unittest.TestCase):
+    def test_all(self):
+        public = {n for n, v in vars(tutti).items() if not n.startswith("_") and not inspect.ismodule(v)}
+        self.assertEqual(set(tutti.__all__), public)
 
 
 class Calls(unittest.TestCase):

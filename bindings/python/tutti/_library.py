@@ -4,6 +4,8 @@ import ctypes
 import ctypes.util
 import os
 import subprocess
+from datetime import timedelta
+from typing import Any, Dict, Iterator, List, Tuple, Union
 from ctypes import POINTER, Structure, c_bool, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint16
 from ctypes import c_uint64, c_void_p, sizeof
 
@@ -13,6 +15,8 @@ ABI_VERSION = 1  # TUTTI_ABI_VERSION of the headers that this file describes
 INFINITE = 2**63 - 1
 NOW = -INFINITE
 DEFAULT_TIMEOUT = INFINITE - 1
+
+Timeout = Union[float, timedelta, None]  # in seconds; None: the default
 
 
 class Device(Structure):
@@ -88,12 +92,12 @@ class StoreOpts(Structure):
 
 
 _HANDLE = c_void_p
-_OPTS = [POINTER(Opts), c_size_t]
-_LIST = [POINTER(Tensor), c_int]
+_OPTS: List[Any] = [POINTER(Opts), c_size_t]
+_LIST: List[Any] = [POINTER(Tensor), c_int]
 _T = Tensor
 
 # name: (result, arguments)
-_FUNCTIONS = {
+_FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "tutti_last_error": (c_char_p, []),
     "tutti_version": (c_char_p, []),
     "tutti_init_process_group_sized": (c_int, [c_char_p, POINTER(InitOpts), c_size_t]),
@@ -172,7 +176,7 @@ _FUNCTIONS = {
 }
 
 
-def _candidates():
+def _candidates() -> Iterator[str]:
     """Yields the paths that are tried, in this order."""
     if os.environ.get("TUTTI_LIBRARY"):
         yield os.environ["TUTTI_LIBRARY"]
@@ -213,7 +217,8 @@ for _name, (_result, _arguments) in _FUNCTIONS.items():
 
 
 def last_error() -> str:
-    return lib.tutti_last_error().decode(errors="replace")
+    text: bytes = lib.tutti_last_error()
+    return text.decode(errors="replace")
 
 
 def check(status: int) -> None:
@@ -222,16 +227,16 @@ def check(status: int) -> None:
         raise errors.of_status(status, last_error())
 
 
-def sized(options):
+def sized(options: Structure) -> Tuple[Any, int]:
     """Returns a struct of options as the two arguments of a _sized function."""
     return ctypes.byref(options), sizeof(options)
 
 
-def milliseconds(timeout) -> int:
+def milliseconds(timeout: Timeout) -> int:
     """Converts a timeout in seconds, or a timedelta.  None is the default."""
     if timeout is None:
         return 0
-    seconds = timeout.total_seconds() if hasattr(timeout, "total_seconds") else float(timeout)
+    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
     if seconds < 0:
         raise errors.InvalidArgument(f"the timeout is {seconds} s; pass 0 or more, or None for the default")
     if seconds == float("inf"):

@@ -15,6 +15,9 @@ from ctypes import (
     c_void_p,
 )
 
+from array import array
+from typing import Any, Dict, Protocol, Union
+
 from . import errors
 from ._library import Device, Tensor
 
@@ -75,26 +78,42 @@ _WRITABLE, _FORMAT, _C_CONTIGUOUS = 0x1, 0x4, 0x38
 class View:
     """A tensor of the library over an object, which stays alive and in place as long as this."""
 
-    def __init__(self, owner, tensor: Tensor):
+    def __init__(self, owner: Any, tensor: Tensor) -> None:
         self._owner, self.tensor = owner, tensor
+
+
+class HasDLPack(Protocol):
+    """A tensor of torch, jax, cupy, .."""
+
+    def __dlpack__(self) -> Any: ...
+
+
+class HasArrayInterface(Protocol):
+    """An array of numpy."""
+
+    @property
+    def __array_interface__(self) -> Dict[str, Any]: ...
+
+
+TensorLike = Union[View, HasDLPack, HasArrayInterface, "array[Any]", "ctypes.Array[Any]", bytes, bytearray, memoryview]
 
 
 class _HeldBuffer:
     """Py_buffer of an object.  It pins the object's memory until it is released."""
 
-    def __init__(self, obj, write: bool):
+    def __init__(self, obj: Any, write: bool) -> None:
         self.buffer = _Buffer()
         flags = _FORMAT | _C_CONTIGUOUS | (_WRITABLE if write else 0)
         self.held = False
         _api.PyObject_GetBuffer(obj, ctypes.byref(self.buffer), flags)  # raises BufferError
         self.held = True
 
-    def __del__(self):
+    def __del__(self) -> None:
         if self.held:
             _api.PyBuffer_Release(ctypes.byref(self.buffer))
 
 
-def _of_buffer(obj, write: bool) -> View:
+def _of_buffer(obj: Any, write: bool) -> View:
     try:
         held = _HeldBuffer(obj, write)
     except (BufferError, ValueError) as error:
@@ -122,7 +141,7 @@ def _is_contiguous(t: _DLTensor) -> bool:
     return True
 
 
-def _of_dlpack(obj) -> View:
+def _of_dlpack(obj: Any) -> View:
     capsule = obj.__dlpack__()
     t = _DLTensor.from_address(_api.PyCapsule_GetPointer(capsule, b"dltensor"))
     name = type(obj).__name__
@@ -142,7 +161,7 @@ def _of_dlpack(obj) -> View:
     return View((obj, capsule), Tensor(data or None, numel, dtype, device))
 
 
-def view(obj, dtype: int = 0, write: bool = True) -> View:
+def view(obj: TensorLike, dtype: int = 0, write: bool = True) -> View:
     """Describes an object's memory as a flat tensor, without a copy.
 
     dtype reads the memory as elements of another type, for example UINT16 of numpy as BFLOAT16.  Raises InvalidArgument
@@ -151,7 +170,7 @@ def view(obj, dtype: int = 0, write: bool = True) -> View:
         return obj
     if hasattr(obj, "__array_interface__") or not hasattr(obj, "__dlpack__"):
         try:
-            memoryview(obj).release()
+            memoryview(obj).release()  # type: ignore[arg-type]  # it may have a buffer or not
         except TypeError:
             raise errors.InvalidArgument(
                 f"{type(obj).__name__} is no tensor: pass a numpy array, or what has a buffer or __dlpack__"

@@ -2,40 +2,46 @@
 
 import ctypes
 from ctypes import byref, c_int, c_void_p
-from typing import Optional, Sequence
+from typing import Any, Optional, Sequence
 
-from . import _library
-from ._library import GroupOpts, InitOpts, check, lib, milliseconds, sized
+from . import errors
+from ._library import GroupOpts, InitOpts, Timeout, check, lib, milliseconds, sized
+from .stores import Store
 
 
-def _text(value: Optional[str]):
+def _text(value: Optional[str]) -> Optional[bytes]:
     return None if value is None else value.encode()
+
+
+def _decoded(text: bytes) -> str:
+    return text.decode(errors="replace")
 
 
 class Group:
     """A process group as this rank sees it.  As a context manager it is destroyed at the end of the block."""
 
-    def __init__(self, handle: c_void_p, keep=None):
-        self._handle, self._keep = handle, keep
+    def __init__(self, handle: c_void_p, keep: Any = None) -> None:
+        self._handle: Optional[c_void_p] = handle
+        self._keep = keep
 
     @property
     def rank(self) -> int:
         """This rank's number in the group; -1 if it is not a member."""
-        return lib.tutti_get_rank(handle_of(self))
+        return int(lib.tutti_get_rank(handle_of(self)))
 
     @property
     def size(self) -> int:
         """The number of ranks; -1 if this rank is not a member."""
-        return lib.tutti_get_world_size(handle_of(self))
+        return int(lib.tutti_get_world_size(handle_of(self)))
 
     @property
     def name(self) -> str:
-        return lib.tutti_get_name(handle_of(self)).decode()
+        return _decoded(lib.tutti_get_name(handle_of(self)))
 
     @property
     def backend(self) -> str:
         """Its backends as a map, "cpu:tcp"."""
-        return lib.tutti_get_backend(handle_of(self)).decode()
+        return _decoded(lib.tutti_get_backend(handle_of(self)))
 
     def destroy(self) -> None:
         """Destroys the group.  Does nothing the second time."""
@@ -43,33 +49,33 @@ class Group:
         if handle:
             check(lib.tutti_destroy_process_group(handle))
 
-    def __enter__(self):
+    def __enter__(self) -> "Group":
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.destroy()
 
 
-def handle_of(group: Optional[Group]):
+def handle_of(group: Optional[Group]) -> Optional[c_void_p]:
     if group is None:
         return None
     if group._handle is None:
-        raise _library.errors.InvalidArgument("the group has been destroyed")
+        raise errors.InvalidArgument("the group has been destroyed")
     return group._handle
 
 
-class _World:
+class World:
     """What init_process_group returns, for `with`: the default group is destroyed at the end of the block."""
 
-    def __enter__(self):
+    def __enter__(self) -> "World":
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         if is_initialized():
             destroy_process_group()
 
 
-_store_of_world = None
+_store_of_world: Optional[Store] = None
 
 
 def init_process_group(
@@ -78,9 +84,9 @@ def init_process_group(
     *,
     rank: int = 0,
     world_size: int = 0,
-    store=None,
-    timeout=None,
-) -> _World:
+    store: Optional[Store] = None,
+    timeout: Timeout = None,
+) -> World:
     """Makes the default group.  Returns when all ranks have joined.
 
     backend is "tcp", "mpi", "nccl", a map as "cpu:tcp,cuda:nccl", or None for the best one.  Without the other arguments
@@ -89,7 +95,7 @@ def init_process_group(
     opts = InitOpts(_text(init_method), store._handle if store else None, rank, world_size, milliseconds(timeout))
     check(lib.tutti_init_process_group_sized(_text(backend), *sized(opts)))
     _store_of_world = store  # borrowed by the group
-    return _World()
+    return World()
 
 
 def destroy_process_group(group: Optional[Group] = None) -> None:
@@ -103,11 +109,11 @@ def destroy_process_group(group: Optional[Group] = None) -> None:
 
 
 def is_initialized() -> bool:
-    return lib.tutti_is_initialized()
+    return bool(lib.tutti_is_initialized())
 
 
 def is_backend_available(name: str) -> bool:
-    return lib.tutti_is_backend_available(name.encode())
+    return bool(lib.tutti_is_backend_available(name.encode()))
 
 
 def abort(reason: str = "", group: Optional[Group] = None) -> None:
@@ -116,38 +122,38 @@ def abort(reason: str = "", group: Optional[Group] = None) -> None:
 
 
 def get_rank(group: Optional[Group] = None) -> int:
-    return lib.tutti_get_rank(handle_of(group))
+    return int(lib.tutti_get_rank(handle_of(group)))
 
 
 def get_world_size(group: Optional[Group] = None) -> int:
-    return lib.tutti_get_world_size(handle_of(group))
+    return int(lib.tutti_get_world_size(handle_of(group)))
 
 
 def get_local_rank() -> int:
-    return lib.tutti_get_local_rank()
+    return int(lib.tutti_get_local_rank())
 
 
 def get_local_world_size() -> int:
-    return lib.tutti_get_local_world_size()
+    return int(lib.tutti_get_local_world_size())
 
 
 def get_backend(group: Optional[Group] = None) -> str:
-    return lib.tutti_get_backend(handle_of(group)).decode()
+    return _decoded(lib.tutti_get_backend(handle_of(group)))
 
 
 def get_global_rank(group: Group, rank: int) -> int:
     """Returns the global rank of a rank of the group, or -1."""
-    return lib.tutti_get_global_rank(handle_of(group), rank)
+    return int(lib.tutti_get_global_rank(handle_of(group), rank))
 
 
 def get_group_rank(group: Group, rank: int) -> int:
     """Returns the rank in the group of a global rank, or -1."""
-    return lib.tutti_get_group_rank(handle_of(group), rank)
+    return int(lib.tutti_get_group_rank(handle_of(group), rank))
 
 
 def get_host(rank: int, group: Optional[Group] = None) -> int:
     """Returns the number of the host of a rank of the group, from 0; -1 if the backend does not know it."""
-    return lib.tutti_get_host(handle_of(group), rank)
+    return int(lib.tutti_get_host(handle_of(group), rank))
 
 
 def describe(group: Optional[Group] = None) -> str:
@@ -157,7 +163,9 @@ def describe(group: Optional[Group] = None) -> str:
     return text.value.decode(errors="replace")
 
 
-def _group_opts(backend, parent, timeout, members_only, name) -> GroupOpts:
+def _group_opts(
+    backend: Optional[str], parent: Optional[Group], timeout: Timeout, members_only: bool, name: Optional[str]
+) -> GroupOpts:
     return GroupOpts(_text(backend), handle_of(parent), milliseconds(timeout), members_only, False, _text(name))
 
 
@@ -166,7 +174,7 @@ def new_group(
     *,
     backend: Optional[str] = None,
     parent: Optional[Group] = None,
-    timeout=None,
+    timeout: Timeout = None,
     members_only: bool = False,
     name: Optional[str] = None,
 ) -> Group:
@@ -177,14 +185,14 @@ def new_group(
     return Group(handle)
 
 
-def split_group(color: int, key: int = 0, *, parent: Optional[Group] = None, timeout=None) -> Group:
+def split_group(color: int, key: int = 0, *, parent: Optional[Group] = None, timeout: Timeout = None) -> Group:
     """Makes one group for each color, ordered by key and rank.  A negative color joins none: its rank is -1."""
     opts, handle = _group_opts(None, parent, timeout, False, None), c_void_p()
     check(lib.tutti_split_group_sized(color, key, *sized(opts), byref(handle)))
     return Group(handle)
 
 
-def create_group(backend: Optional[str], store, rank: int, world_size: int, *, timeout=None) -> Group:
+def create_group(backend: Optional[str], store: Store, rank: int, world_size: int, *, timeout: Timeout = None) -> Group:
     """Makes a group of the callers that share a store, apart from the default group."""
     opts, handle = _group_opts(None, None, timeout, False, None), c_void_p()
     check(lib.tutti_create_group_sized(_text(backend), store._handle, rank, world_size, *sized(opts), byref(handle)))

@@ -8,13 +8,13 @@ import ctypes
 import threading
 from contextlib import contextmanager
 from ctypes import byref, c_bool, c_int64, c_void_p
-from typing import List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from . import errors
-from ._library import Bytes, Message, Opts, P2POp, Tensor, check, lib, milliseconds, sized
-from ._tensors import view
+from ._library import Bytes, Message, Opts, P2POp, Tensor, Timeout, check, lib, milliseconds, sized
+from ._tensors import TensorLike, view
 from .groups import Group, get_world_size, handle_of
-from .work import Work, finish
+from .work import Work
 
 SUM, PRODUCT, MIN, MAX, AVG, PREMUL_SUM, BAND, BOR, BXOR = range(9)
 ANY_SOURCE = ANY_TAG = -1
@@ -32,78 +32,153 @@ class Received(NamedTuple):
 class _Call:
     """The options of one call, and what must stay in memory until its operation has ended."""
 
-    def __init__(self, group, timeout, group_rank=False, tag=0, factor=0.0):
+    def __init__(
+        self, group: Optional[Group], timeout: Timeout, group_rank: bool = False, tag: int = 0, factor: float = 0.0
+    ) -> None:
         self.handle = c_void_p()
         self.opts = Opts(
             group=handle_of(group), timeout_ms=milliseconds(timeout), group_rank=group_rank, tag=tag, factor=factor
         )
         self.opts.async_op = ctypes.addressof(self.handle)
-        self.keep = [group]
+        self.keep: List[Any] = [group]
 
-    def tensor(self, obj, write=False) -> Tensor:
+    def tensor(self, obj: TensorLike, write: bool = False) -> Tensor:
         seen = view(obj, write=write)
         self.keep.append(seen)
         return seen.tensor
 
-    def tensors(self, objects, write=False):
+    def tensors(self, objects: Optional[Sequence[TensorLike]], write: bool = False) -> Tuple[Any, int]:
         if objects is None:
             return None, 0
         objects = list(objects)
         return (Tensor * len(objects))(*[self.tensor(o, write) for o in objects]), len(objects)
 
-    def run(self, function, *arguments, async_op=False):
+    def run(self, function: Any, *arguments: Any, async_op: bool = False) -> Optional[Work]:
         check(function(*arguments, *sized(self.opts)))
         if not self.handle:  # queued between coalescing() and its end
             _coalesced.keep.append(self.keep)
             return None
-        return finish(self.handle, self.keep, async_op=async_op)
+        work = Work(self.handle, self.keep)
+        if async_op:
+            return work
+        work.wait()
+        return None
 
 
 _coalesced = threading.local()  # .keep: what the calls of this thread's open coalescing() keep
 
 
-def broadcast(tensor, root: int = 0, group=None, async_op=False, *, timeout=None, group_rank=False) -> Optional[Work]:
+def broadcast(
+    tensor: TensorLike,
+    root: int = 0,
+    group: Optional[Group] = None,
+    async_op: bool = False,
+    *,
+    timeout: Timeout = None,
+    group_rank: bool = False,
+) -> Optional[Work]:
     """Copies root's tensor to every rank."""
     call = _Call(group, timeout, group_rank)
     return call.run(lib.tutti_broadcast_sized, call.tensor(tensor, True), root, async_op=async_op)
 
 
-def _reduction(function, tensor, op, group, async_op, timeout, factor, out, *root, group_rank=False):
+def _reduction(
+    function: Any,
+    tensor: TensorLike,
+    op: int,
+    group: Optional[Group],
+    async_op: bool,
+    timeout: Timeout,
+    factor: float,
+    out: Optional[TensorLike],
+    *root: int,
+    group_rank: bool = False,
+) -> Optional[Work]:
     call = _Call(group, timeout, group_rank, factor=factor)
     source = call.tensor(tensor, out is None)
     into = source if out is None else call.tensor(out, True)
     return call.run(function, into, source, *root, op, async_op=async_op)
 
 
-def all_reduce(tensor, op=SUM, group=None, async_op=False, *, out=None, timeout=None, factor=0.0) -> Optional[Work]:
+def all_reduce(
+    tensor: TensorLike,
+    op: int = SUM,
+    group: Optional[Group] = None,
+    async_op: bool = False,
+    *,
+    out: Optional[TensorLike] = None,
+    timeout: Timeout = None,
+    factor: float = 0.0,
+) -> Optional[Work]:
     """Reduces the tensors of all ranks into every rank's tensor, or into `out`.  `factor` is PREMUL_SUM's."""
     return _reduction(lib.tutti_all_reduce_into_sized, tensor, op, group, async_op, timeout, factor, out)
 
 
-def scan(tensor, op=SUM, group=None, async_op=False, *, out=None, timeout=None) -> Optional[Work]:
+def scan(
+    tensor: TensorLike,
+    op: int = SUM,
+    group: Optional[Group] = None,
+    async_op: bool = False,
+    *,
+    out: Optional[TensorLike] = None,
+    timeout: Timeout = None,
+) -> Optional[Work]:
     """Reduces the tensors of ranks 0 to r into rank r's."""
     return _reduction(lib.tutti_scan_into_sized, tensor, op, group, async_op, timeout, 0.0, out)
 
 
-def exscan(tensor, op=SUM, group=None, async_op=False, *, out=None, timeout=None) -> Optional[Work]:
+def exscan(
+    tensor: TensorLike,
+    op: int = SUM,
+    group: Optional[Group] = None,
+    async_op: bool = False,
+    *,
+    out: Optional[TensorLike] = None,
+    timeout: Timeout = None,
+) -> Optional[Work]:
     """Reduces the tensors of ranks 0 to r - 1 into rank r's.  Rank 0's stays as it is."""
     return _reduction(lib.tutti_exscan_into_sized, tensor, op, group, async_op, timeout, 0.0, out)
 
 
-def reduce(tensor, root=0, op=SUM, group=None, async_op=False, *, out=None, timeout=None, factor=0.0, group_rank=False):
+def reduce(
+    tensor: TensorLike,
+    root: int = 0,
+    op: int = SUM,
+    group: Optional[Group] = None,
+    async_op: bool = False,
+    *,
+    out: Optional[TensorLike] = None,
+    timeout: Timeout = None,
+    factor: float = 0.0,
+    group_rank: bool = False,
+) -> Optional[Work]:
     """Reduces the tensors of all ranks into root's."""
     return _reduction(
         lib.tutti_reduce_into_sized, tensor, op, group, async_op, timeout, factor, out, root, group_rank=group_rank
     )
 
 
-def all_gather(out: Sequence, tensor, group=None, async_op=False, *, timeout=None) -> Optional[Work]:
+def all_gather(
+    out: Sequence[TensorLike],
+    tensor: TensorLike,
+    group: Optional[Group] = None,
+    async_op: bool = False,
+    *,
+    timeout: Timeout = None,
+) -> Optional[Work]:
     """Copies rank r's tensor to out[r] on every rank."""
     call = _Call(group, timeout)
     return call.run(lib.tutti_all_gather_sized, *call.tensors(out, True), call.tensor(tensor), async_op=async_op)
 
 
-def all_gather_into_tensor(out, tensor, group=None, async_op=False, *, timeout=None) -> Optional[Work]:
+def all_gather_into_tensor(
+    out: TensorLike,
+    tensor: TensorLike,
+    group: Optional[Group] = None,
+    async_op: bool = False,
+    *,
+    timeout: Timeout = None,
+) -> Optional[Work]:
     """Copies the tensors of all ranks into consecutive parts of out."""
     call = _Call(group, timeout)
     arguments = call.tensor(out, True), call.tensor(tensor)
@@ -111,8 +186,15 @@ def all_gather_into_tensor(out, tensor, group=None, async_op=False, *, timeout=N
 
 
 def gather(
-    tensor, out: Optional[Sequence] = None, root=0, group=None, async_op=False, *, timeout=None, group_rank=False
-):
+    tensor: TensorLike,
+    out: Optional[Sequence[TensorLike]] = None,
+    root: int = 0,
+    group: Optional[Group] = None,
+    async_op: bool = False,
+    *,
+    timeout: Timeout = None,
+    group_rank: bool = False,
+) -> Optional[Work]:
     """Copies rank r's tensor to out[r] on the root.  Other ranks pass no out."""
     call = _Call(group, timeout, group_rank)
     arguments = call.tensor(tensor), *call.tensors(out, True), root
@@ -120,29 +202,61 @@ def gather(
 
 
 def scatter(
-    out, tensors: Optional[Sequence] = None, root=0, group=None, async_op=False, *, timeout=None, group_rank=False
-):
+    out: TensorLike,
+    tensors: Optional[Sequence[TensorLike]] = None,
+    root: int = 0,
+    group: Optional[Group] = None,
+    async_op: bool = False,
+    *,
+    timeout: Timeout = None,
+    group_rank: bool = False,
+) -> Optional[Work]:
     """Copies root's tensors[r] to rank r's out.  Other ranks pass no tensors."""
     call = _Call(group, timeout, group_rank)
     arguments = call.tensor(out, True), *call.tensors(tensors), root
     return call.run(lib.tutti_scatter_sized, *arguments, async_op=async_op)
 
 
-def reduce_scatter(out, tensors: Sequence, op=SUM, group=None, async_op=False, *, timeout=None, factor=0.0):
+def reduce_scatter(
+    out: TensorLike,
+    tensors: Sequence[TensorLike],
+    op: int = SUM,
+    group: Optional[Group] = None,
+    async_op: bool = False,
+    *,
+    timeout: Timeout = None,
+    factor: float = 0.0,
+) -> Optional[Work]:
     """Reduces tensors[r] of all ranks into rank r's out."""
     call = _Call(group, timeout, factor=factor)
     arguments = call.tensor(out, True), *call.tensors(tensors), op
     return call.run(lib.tutti_reduce_scatter_sized, *arguments, async_op=async_op)
 
 
-def reduce_scatter_tensor(out, tensor, op=SUM, group=None, async_op=False, *, timeout=None, factor=0.0):
+def reduce_scatter_tensor(
+    out: TensorLike,
+    tensor: TensorLike,
+    op: int = SUM,
+    group: Optional[Group] = None,
+    async_op: bool = False,
+    *,
+    timeout: Timeout = None,
+    factor: float = 0.0,
+) -> Optional[Work]:
     """Reduces consecutive parts of a tensor: rank r gets part r."""
     call = _Call(group, timeout, factor=factor)
     arguments = call.tensor(out, True), call.tensor(tensor), op
     return call.run(lib.tutti_reduce_scatter_tensor_sized, *arguments, async_op=async_op)
 
 
-def all_to_all(out: Sequence, tensors: Sequence, group=None, async_op=False, *, timeout=None) -> Optional[Work]:
+def all_to_all(
+    out: Sequence[TensorLike],
+    tensors: Sequence[TensorLike],
+    group: Optional[Group] = None,
+    async_op: bool = False,
+    *,
+    timeout: Timeout = None,
+) -> Optional[Work]:
     """Sends tensors[r] to rank r and receives rank r's part in out[r]."""
     call = _Call(group, timeout)
     outs, n = call.tensors(out, True)
@@ -153,7 +267,14 @@ def all_to_all(out: Sequence, tensors: Sequence, group=None, async_op=False, *, 
 
 
 def all_to_all_single(
-    out, tensor, out_splits=None, in_splits=None, group=None, async_op=False, *, timeout=None
+    out: TensorLike,
+    tensor: TensorLike,
+    out_splits: Optional[Sequence[int]] = None,
+    in_splits: Optional[Sequence[int]] = None,
+    group: Optional[Group] = None,
+    async_op: bool = False,
+    *,
+    timeout: Timeout = None,
 ) -> Optional[Work]:
     """Exchanges consecutive parts of one tensor on each side.  Splits are numbers of elements; None: equal parts."""
     call = _Call(group, timeout)
@@ -167,12 +288,12 @@ def all_to_all_single(
     return call.run(lib.tutti_all_to_all_single_sized, *arguments, async_op=async_op)
 
 
-def barrier(group=None, async_op=False, *, timeout=None) -> Optional[Work]:
+def barrier(group: Optional[Group] = None, async_op: bool = False, *, timeout: Timeout = None) -> Optional[Work]:
     """Returns once every rank of the group has called it."""
     return _Call(group, timeout).run(lib.tutti_barrier_sized, async_op=async_op)
 
 
-def monitored_barrier(group=None, *, timeout=None) -> None:
+def monitored_barrier(group: Optional[Group] = None, *, timeout: Timeout = None) -> None:
     """Waits as barrier does.  Its Timeout names the ranks that did not arrive."""
     _Call(group, timeout).run(lib.tutti_monitored_barrier_sized)
 
@@ -185,7 +306,16 @@ def _message_of(work: Work) -> Received:
     return Received(lib.tutti_work_source(handle), lib.tutti_work_tag(handle), lib.tutti_work_received(handle))
 
 
-def _start(function, tensor, peer, tag, group, timeout, group_rank, up_to=False):
+def _start(
+    function: Any,
+    tensor: TensorLike,
+    peer: int,
+    tag: int,
+    group: Optional[Group],
+    timeout: Timeout,
+    group_rank: bool,
+    up_to: bool = False,
+) -> Work:
     call = _Call(group, timeout, group_rank, tag)
     call.opts.async_op = None
     if up_to:
@@ -194,16 +324,31 @@ def _start(function, tensor, peer, tag, group, timeout, group_rank, up_to=False)
         call.opts.received = ctypes.addressof(received)
     receives = function is lib.tutti_irecv_sized
     check(function(call.tensor(tensor, receives), peer, *sized(call.opts), byref(call.handle)))
-    return finish(call.handle, call.keep, _message_of if receives else None, async_op=True)
+    return Work(call.handle, call.keep, _message_of if receives else None)
 
 
-def isend(tensor, dst: int, group=None, tag: int = 0, *, timeout=None, group_rank=False) -> Work:
+def isend(
+    tensor: TensorLike,
+    dst: int,
+    group: Optional[Group] = None,
+    tag: int = 0,
+    *,
+    timeout: Timeout = None,
+    group_rank: bool = False,
+) -> Work:
     """Starts to send.  The tensor must not change until the Work has ended."""
     return _start(lib.tutti_isend_sized, tensor, dst, tag, group, timeout, group_rank)
 
 
 def irecv(
-    tensor, src: int = ANY_SOURCE, group=None, tag: int = 0, *, up_to=False, timeout=None, group_rank=False
+    tensor: TensorLike,
+    src: int = ANY_SOURCE,
+    group: Optional[Group] = None,
+    tag: int = 0,
+    *,
+    up_to: bool = False,
+    timeout: Timeout = None,
+    group_rank: bool = False,
 ) -> Work:
     """Starts to receive from src, or from any rank.  The Work's wait returns a Received.
 
@@ -211,26 +356,47 @@ def irecv(
     return _start(lib.tutti_irecv_sized, tensor, src, tag, group, timeout, group_rank, up_to)
 
 
-def send(tensor, dst: int, group=None, tag: int = 0, *, timeout=None, group_rank=False) -> None:
+def send(
+    tensor: TensorLike,
+    dst: int,
+    group: Optional[Group] = None,
+    tag: int = 0,
+    *,
+    timeout: Timeout = None,
+    group_rank: bool = False,
+) -> None:
     """Sends.  Above 16 KiB it may wait for the receive."""
     isend(tensor, dst, group, tag, timeout=timeout, group_rank=group_rank).wait()
 
 
-def recv(tensor, src: int = ANY_SOURCE, group=None, tag: int = 0, *, up_to=False, timeout=None, group_rank=False):
+def recv(
+    tensor: TensorLike,
+    src: int = ANY_SOURCE,
+    group: Optional[Group] = None,
+    tag: int = 0,
+    *,
+    up_to: bool = False,
+    timeout: Timeout = None,
+    group_rank: bool = False,
+) -> Received:
     """Receives, and returns a Received."""
-    return irecv(tensor, src, group, tag, up_to=up_to, timeout=timeout, group_rank=group_rank).wait()
+    received = irecv(tensor, src, group, tag, up_to=up_to, timeout=timeout, group_rank=group_rank).wait()
+    assert isinstance(received, Received)
+    return received
 
 
 class P2P(NamedTuple):
     """One send or receive of a batch: op is isend or irecv."""
 
-    op: object
-    tensor: object
+    op: Callable[..., Work]
+    tensor: TensorLike
     peer: int
     tag: int = 0
 
 
-def batch_isend_irecv(ops: Sequence[P2P], group=None, *, timeout=None, group_rank=False) -> List[Work]:
+def batch_isend_irecv(
+    ops: Sequence[P2P], group: Optional[Group] = None, *, timeout: Timeout = None, group_rank: bool = False
+) -> List[Work]:
     """Starts sends and receives together.  After an error none was started."""
     call = _Call(group, timeout, group_rank)
     call.opts.async_op = None
@@ -242,13 +408,17 @@ def batch_isend_irecv(ops: Sequence[P2P], group=None, *, timeout=None, group_ran
         row.kind, row.tensor, row.peer, row.tag = kinds[-1], call.tensor(op.tensor, op.op is irecv), op.peer, op.tag
     handles = (c_void_p * len(ops))()
     check(lib.tutti_batch_isend_irecv_sized(rows, ctypes.sizeof(P2POp), len(ops), *sized(call.opts), handles))
-    return [
-        finish(c_void_p(h), call.keep, _message_of if k == _RECV else None, async_op=True)
-        for h, k in zip(handles, kinds)
-    ]
+    return [Work(c_void_p(h), call.keep, _message_of if k == _RECV else None) for h, k in zip(handles, kinds)]
 
 
-def probe(src: int = ANY_SOURCE, group=None, tag: int = ANY_TAG, *, wait=True, timeout=None) -> Optional[Received]:
+def probe(
+    src: int = ANY_SOURCE,
+    group: Optional[Group] = None,
+    tag: int = ANY_TAG,
+    *,
+    wait: bool = True,
+    timeout: Timeout = None,
+) -> Optional[Received]:
     """Describes the next message from src without receiving it.  Without `wait`: None if there is none."""
     call, message, found = _Call(group, timeout, tag=tag), Message(), c_bool(True)
     call.opts.async_op = None
@@ -260,42 +430,45 @@ def probe(src: int = ANY_SOURCE, group=None, tag: int = ANY_TAG, *, wait=True, t
 
 
 @contextmanager
-def coalescing(group: Optional[Group] = None):
+def coalescing(group: Optional[Group] = None) -> Iterator[None]:
     """Starts the calls of the block together, at its end, and waits for them.  The calls take no async_op."""
     check(lib.tutti_coalesce_begin(handle_of(group)))
-    _coalesced.keep = keep = []
+    keep: List[Any] = []
+    _coalesced.keep = keep
     try:
         yield
     finally:
         handle = c_void_p()
         check(lib.tutti_coalesce_end(handle_of(group), byref(handle)))
         if handle:
-            finish(handle, keep)
+            Work(handle, keep).wait()
 
 
 # ---- byte strings ------------------------------------------------------------------------------------------------
 
 
-def _take(values) -> List[bytes]:
+def _take(values: Any) -> List[bytes]:
     result = [ctypes.string_at(v.data, v.bytes) if v.bytes else b"" for v in values]
     lib.tutti_bytes_free(values, len(values))
     return result
 
 
-def _bytes_call(group, timeout, group_rank=False, tag=0):
+def _bytes_call(group: Optional[Group], timeout: Timeout, group_rank: bool = False, tag: int = 0) -> _Call:
     call = _Call(group, timeout, group_rank, tag)
     call.opts.async_op = None
     return call
 
 
-def all_gather_bytes(data: bytes, group=None, *, timeout=None) -> List[bytes]:
+def all_gather_bytes(data: bytes, group: Optional[Group] = None, *, timeout: Timeout = None) -> List[bytes]:
     """Returns the byte strings of all ranks, whose lengths may differ."""
     call, out = _bytes_call(group, timeout), (Bytes * get_world_size(group))()
     check(lib.tutti_all_gather_bytes_sized(out, len(out), data, len(data), *sized(call.opts)))
     return _take(out)
 
 
-def gather_bytes(data: bytes, root=0, group=None, *, timeout=None, group_rank=False) -> Optional[List[bytes]]:
+def gather_bytes(
+    data: bytes, root: int = 0, group: Optional[Group] = None, *, timeout: Timeout = None, group_rank: bool = False
+) -> Optional[List[bytes]]:
     """Returns the byte strings of all ranks on the root, None on the others."""
     call, out = _bytes_call(group, timeout, group_rank), (Bytes * get_world_size(group))()
     check(lib.tutti_gather_bytes_sized(out, len(out), data, len(data), root, *sized(call.opts)))
@@ -305,24 +478,46 @@ def gather_bytes(data: bytes, root=0, group=None, *, timeout=None, group_rank=Fa
     return _take(out) if mine == root else None
 
 
-def broadcast_bytes(data: Optional[bytes], root=0, group=None, *, timeout=None, group_rank=False) -> bytes:
+def broadcast_bytes(
+    data: Optional[bytes],
+    root: int = 0,
+    group: Optional[Group] = None,
+    *,
+    timeout: Timeout = None,
+    group_rank: bool = False,
+) -> bytes:
     """Returns root's byte string on every rank."""
     call = _bytes_call(group, timeout, group_rank)
     mine = ctypes.create_string_buffer(data, len(data)) if data else None
     inout = Bytes(ctypes.cast(mine, c_void_p) if mine else None, len(data) if data else 0)
     check(lib.tutti_broadcast_bytes_sized(byref(inout), root, *sized(call.opts)))
-    if mine and inout.data == ctypes.addressof(mine):
+    if data and mine and inout.data == ctypes.addressof(mine):
         return data
     return _take((Bytes * 1)(inout))[0]
 
 
-def send_bytes(data: bytes, dst: int, group=None, tag=0, *, timeout=None, group_rank=False) -> None:
+def send_bytes(
+    data: bytes,
+    dst: int,
+    group: Optional[Group] = None,
+    tag: int = 0,
+    *,
+    timeout: Timeout = None,
+    group_rank: bool = False,
+) -> None:
     """Sends a byte string whose length the receiver need not know."""
     call = _bytes_call(group, timeout, group_rank, tag)
     check(lib.tutti_send_bytes_sized(data, len(data), dst, *sized(call.opts)))
 
 
-def recv_bytes(src: int = ANY_SOURCE, group=None, tag=0, *, timeout=None, group_rank=False) -> bytes:
+def recv_bytes(
+    src: int = ANY_SOURCE,
+    group: Optional[Group] = None,
+    tag: int = 0,
+    *,
+    timeout: Timeout = None,
+    group_rank: bool = False,
+) -> bytes:
     """Receives what send_bytes sent."""
     call, out = _bytes_call(group, timeout, group_rank, tag), (Bytes * 1)()
     check(lib.tutti_recv_bytes_sized(out, src, *sized(call.opts)))

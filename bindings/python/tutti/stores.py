@@ -4,17 +4,27 @@ import ctypes
 from ctypes import byref, c_bool, c_char_p, c_int64, c_void_p
 from typing import Optional
 
-from ._library import Bytes, DEFAULT_TIMEOUT, StoreOpts, check, lib, milliseconds, sized
+from ._library import Bytes, DEFAULT_TIMEOUT, StoreOpts, Timeout, check, lib, milliseconds, sized
 
 
 class Store:
     """A store.  Made by tcp, file, memory or prefix.  As a context manager it is closed at the end of the block."""
 
-    def __init__(self, handle: c_void_p, base: Optional["Store"] = None):
-        self._handle, self._base = handle, base
+    def __init__(self, handle: c_void_p, base: Optional["Store"] = None) -> None:
+        self._handle: Optional[c_void_p] = handle
+        self._base = base
 
     @classmethod
-    def tcp(cls, host: str, port: int, *, server=False, token: Optional[bytes] = None, insecure=False, timeout=None):
+    def tcp(
+        cls,
+        host: str,
+        port: int,
+        *,
+        server: bool = False,
+        token: Optional[bytes] = None,
+        insecure: bool = False,
+        timeout: Timeout = None,
+    ) -> "Store":
         """Opens a tcp store.  A server binds host and port; port 0 selects a free one.  token: 32 bytes, or None for the
         launcher's."""
         if token is not None and len(token) != 32:
@@ -24,14 +34,14 @@ class Store:
         return cls(handle)
 
     @classmethod
-    def file(cls, path: str, *, timeout=None):
+    def file(cls, path: str, *, timeout: Timeout = None) -> "Store":
         """Opens a store in a file on a path that all processes share."""
         opts, handle = StoreOpts(milliseconds(timeout)), c_void_p()
         check(lib.tutti_store_file_sized(path.encode(), *sized(opts), byref(handle)))
         return cls(handle)
 
     @classmethod
-    def memory(cls, *, timeout=None):
+    def memory(cls, *, timeout: Timeout = None) -> "Store":
         """Makes a store for ranks that are threads of this process."""
         opts, handle = StoreOpts(milliseconds(timeout)), c_void_p()
         check(lib.tutti_store_memory_sized(*sized(opts), byref(handle)))
@@ -45,12 +55,12 @@ class Store:
 
     @property
     def port(self) -> int:
-        return lib.tutti_store_port(self._handle)
+        return int(lib.tutti_store_port(self._handle))
 
     def set(self, key: str, value: bytes) -> None:
         check(lib.tutti_store_set(self._handle, key.encode(), value, len(value)))
 
-    def get(self, key: str, timeout=None) -> bytes:
+    def get(self, key: str, timeout: Timeout = None) -> bytes:
         """Waits until the key exists, and returns its value."""
         value, limit = (Bytes * 1)(), DEFAULT_TIMEOUT if timeout is None else max(milliseconds(timeout), 0)
         check(lib.tutti_store_multi_get(self._handle, (c_char_p * 1)(key.encode()), 1, value, limit))
@@ -80,8 +90,8 @@ class Store:
         if handle:
             lib.tutti_store_free(handle)
 
-    def __enter__(self):
+    def __enter__(self) -> "Store":
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.close()

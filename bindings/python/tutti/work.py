@@ -3,16 +3,18 @@
 import ctypes
 import threading
 
+from typing import Any, Callable, List, Optional, Tuple
+
 from . import errors
-from ._library import DEFAULT_TIMEOUT, NOW, check, lib, milliseconds
+from ._library import DEFAULT_TIMEOUT, NOW, Timeout, check, lib, milliseconds
 
 _SLICE_MS = 200  # between two looks at Python's signals
 
-_dropped = []  # works that nobody waits for, with the memory that they use
+_dropped: List[Tuple[ctypes.c_void_p, Any]] = []  # works that nobody waits for, with the memory that they use
 _lock = threading.RLock()  # the garbage collector may call __del__ in a thread that holds it
 
 
-def _free_dropped():
+def _free_dropped() -> None:
     """Frees the dropped works that have ended."""
     with _lock:
         for entry in [e for e in _dropped if lib.tutti_work_is_completed(e[0])]:
@@ -23,10 +25,13 @@ def _free_dropped():
 class Work:
     """An operation.  It keeps the memory of its tensors alive until it has ended."""
 
-    def __init__(self, handle: ctypes.c_void_p, keep, result=None):
-        self._handle, self._keep, self._result = handle, keep, result
+    def __init__(self, handle: ctypes.c_void_p, keep: Any, result: Optional[Callable[["Work"], Any]] = None) -> None:
+        if _dropped:
+            _free_dropped()
+        self._handle: Optional[ctypes.c_void_p] = handle
+        self._keep, self._result = keep, result
 
-    def wait(self, timeout=None):
+    def wait(self, timeout: Timeout = None) -> Any:
         """Waits until the operation has ended, and returns its result: the received message of a recv, else None.
 
         Raises Timeout if `timeout` seconds pass; the operation then continues.  None waits until the operation's own
@@ -50,14 +55,14 @@ class Work:
 
     def is_completed(self) -> bool:
         """True if the operation has ended, with success or an error.  Never blocks."""
-        return lib.tutti_work_is_completed(self._handle)
+        return bool(lib.tutti_work_is_completed(self._handle))
 
     @property
     def sequence(self) -> int:
         """Its number among the group's collectives, from 1.  0 for messages."""
-        return lib.tutti_work_sequence(self._handle)
+        return int(lib.tutti_work_sequence(self._handle))
 
-    def __del__(self):
+    def __del__(self) -> None:
         handle, self._handle = getattr(self, "_handle", None), None
         if not handle:
             return
@@ -66,11 +71,3 @@ class Work:
             return
         with _lock:
             _dropped.append((handle, self._keep))
-
-
-def finish(handle, keep, result=None, async_op=False):
-    """Returns the Work of an asynchronous call, or waits for it."""
-    if _dropped:
-        _free_dropped()
-    work = Work(handle, keep, result)
-    return work if async_op else work.wait()
