@@ -11,6 +11,7 @@
 
 int main(void)
 {
+    /* clang-format off */
     TUTTI_DTYPES(ROW)
     TUTTI_REDUCE_OPS(ROW)
     TUTTI_KINDS(KIND)
@@ -31,5 +32,6 @@ int main(void)
     SIZE(stats) FIELD(stats, operations) FIELD(stats, failed) FIELD(stats, waits) FIELD(stats, sleeps)
     FIELD(stats, transport)
     SIZE(counters) FIELD(counters, shared) FIELD(counters, wire) FIELD(counters, retries) FIELD(counters, memory)
-    return 0;
+        /* clang-format on */
+        return 0;
 }
