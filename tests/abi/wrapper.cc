@@ -79,9 +79,55 @@ static void groups_and_errors(const tutti::group &world)
     CHECK(thrown);
 }
 
+static void spans(const tutti::group &world)
+{
+    const int n = world.size();
+    std::vector<float> x(10, 1);
+    world.all_reduce(tutti::span(x).subspan(2, 3), TUTTI_SUM);
+    CHECK(x[1] == 1 && x[2] == (float)n && x[4] == (float)n && x[5] == 1);
+    const std::vector<float> fixed(3, 2);
+    std::vector<float> sum(3);
+    world.all_reduce_into(sum, fixed, TUTTI_SUM); /* const elements are inputs */
+    CHECK(sum[2] == 2 * (float)n);
+    float part = 0;
+    std::vector<tutti::input> list;
+    for (int r = 0; r < n; r++) list.emplace_back(tutti::span<const float>(fixed).subspan((std::size_t)r % 3, 1));
+    world.reduce_scatter(part, list, TUTTI_SUM);
+    CHECK(part == 2 * (float)n);
+#ifdef __cpp_lib_span
+    world.broadcast(std::span(x).first(2), 0);
+    world.all_reduce_into(sum, std::span<const float>(fixed), TUTTI_MAX);
+    CHECK(sum[0] == 2);
+#endif
+}
+
+static void results(const tutti::group &world)
+{
+    std::vector<int> x(4, 1);
+    CHECK(world.try_all_reduce(x, TUTTI_SUM));
+    tutti::result<void> bad = world.try_broadcast(x, 99);
+    CHECK(!bad && bad.error().status() == TUTTI_ERR_INVALID_ARGUMENT);
+    tutti::result<tutti::work> started = world.try_async_all_reduce(x, TUTTI_MAX);
+    CHECK(started.has_value() && started->try_wait());
+    CHECK(!world.try_isend(x, -5) && !world.try_irecv(x, 99) && !world.try_send(x, 99) && !world.try_recv(x, 99));
+    bool thrown = false;
+    try {
+        world.try_async_broadcast(x, 99).value();
+    } catch (const tutti::error &) {
+        thrown = true;
+    }
+    CHECK(thrown && world.try_barrier());
+    CHECK(tutti::world::try_make("tcp").error().status() == TUTTI_ERR_INVALID_ARGUMENT); /* there is one */
+    CHECK(tutti_is_initialized());
+}
+
 int main()
 {
-    tutti::world world("tcp");
+    tutti::result<tutti::world> made = tutti::world::try_make("tcp");
+    CHECK(made.has_value());
+    tutti::world world = std::move(made).value();
+    spans(world);
+    results(world);
     CHECK(tutti::group::default_group().size() == world.size());
     collectives(world);
     messages(world);
