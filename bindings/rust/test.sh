@@ -14,13 +14,14 @@ cargo doc --offline --quiet --no-deps
 if cargo fmt --version >/dev/null 2>&1; then cargo fmt --check; fi
 if cargo clippy --version >/dev/null 2>&1; then cargo clippy --offline --quiet --all-targets -- -Dwarnings; fi
 
+# Runs a program on ranks and checks that it prints a line: LINE ARGUMENT..
 expect() {
-    local want=$1
+    local want=$1 output
     shift
-    "$TUTTI_RUN" --no-prefix --timeout 60 "$@" | grep -qxF "$want" || {
-        echo "$*: did not print: $want"
-        exit 1
-    }
+    output=$("$TUTTI_RUN" --no-prefix --timeout 60 "$@") && grep -qxF "$want" <<<"$output" && return
+    echo "$*: did not print: $want"
+    echo "$output"
+    exit 1
 }
 examples=$CARGO_TARGET_DIR/debug/examples
 expect 'Hello from rank 2 out of 3 processes!' -n 3 "$examples/hello"
