@@ -82,11 +82,12 @@ impl From<Bool8> for bool {
 // ---- buffers -----------------------------------------------------------------------------------
 
 /// A buffer that an operation reads, and that moves into its [`Work`](crate::Work).
+/// It is `Send`, because the thread that completes the operation may drop it.
 ///
 /// # Safety
 /// The elements stay at their address, and are neither freed nor changed, until the value is dropped,
 /// however it is moved.
-pub unsafe trait Source {
+pub unsafe trait Source: Send {
     type Element: Element;
 
     fn elements(&self) -> &[Self::Element];
