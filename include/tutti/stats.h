@@ -32,6 +32,7 @@ typedef struct tutti_counters {
     uint64_t reserved[2];  /* 0 */
 } tutti_counters;
 
+/* What a group has done: see tutti_get_stats. */
 typedef struct tutti_stats {
     /* Of the group. */
     uint64_t operations[TUTTI_STATS_KINDS]; /* issued, by tutti_kind */

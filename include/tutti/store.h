@@ -33,6 +33,7 @@ extern "C" {
 
 typedef struct tutti_store tutti_store;
 
+/* Options of a store.  A zero field means the default. */
 typedef struct tutti_store_opts {
     int64_t timeout_ms;   /* default of this handle's calls; 0: 5 minutes */
     const uint8_t *token; /* TUTTI_TOKEN_BYTES bytes, copied; all zeros: no token; NULL: from TUTTI_TOKEN_FD,

@@ -681,7 +681,8 @@ static inline int tutti_monitored_barrier(const tutti_opts *opts)
 
 /* ---- point to point ---------------------------------------------------------------------------------------- */
 
-/* Messages between two ranks with the same tag arrive in the order of the calls.
+/* Send a tensor to a rank, and receive one.  Messages between two ranks with the same tag arrive in the order of the
+ * calls.
  *
  * - Both ranks may isend first, at any size.
  * - A blocking send may wait until its message is being received: always above 64 KiB, above 16 KiB if the receiver
@@ -771,8 +772,8 @@ static inline int tutti_batch_isend_irecv(const tutti_p2p_op *ops, int n, const 
 
 /* ---- several operations as one ----------------------------------------------------------------------------- */
 
-/* Coalesce operations.  Between the two calls, this thread's collectives and point-to-point calls on the group are
- * checked and queued, and their async_op is set to NULL.  _end starts them together, and one Work represents all of
+/* Start operations together.  Between the two calls, this thread's collectives and point-to-point calls on the group
+ * are checked and queued, and their async_op is set to NULL.  _end starts them together, and one Work represents all of
  * them.  If work is NULL, _end blocks until all are complete.
  *
  * Consecutive small all_reduces and broadcasts that are alike are sent as one message, within the shortest of their
@@ -786,7 +787,7 @@ TUTTI_API int tutti_coalesce_end(tutti_group *group, tutti_work **work);
 
 /* ---- byte strings of differing length ---------------------------------------------------------------------- */
 
-/* Collectives of byte strings whose sizes may differ between ranks, like torch's object collectives.  The library
+/* Do collectives of byte strings whose sizes may differ between ranks, like torch's object collectives.  The library
  * allocates each out[i].data; the caller frees it with tutti_bytes_free.  They block: async_op in opts is not used.  If
  * a rank cannot allocate the incoming data, it aborts the group: NO_MEMORY on that rank, ABORTED on those that wait for
  * it.  Other errors: INVALID_ARGUMENT (NULL data with bytes, n differs from the group's size), and those of all
@@ -976,11 +977,6 @@ TUTTI_API void tutti_range_pop(void);
 
 /* ---- shorthands -------------------------------------------------------------------------------------------- */
 
-/* tutti_view(pointer, n): a CPU tensor whose dtype follows from the pointer's type.  char is an 8-bit integer, signed
- * if the compiler's char is.  For 16- and 8-bit floats, complex numbers in C++, and void pointers use tutti_tensor_of.
- *
- * tutti_with(.group = g, .async_op = &work): options in place, in C and in C++20.  C++ requires the order of
- * tutti_opts.  They last until the end of the full expression, in C until the end of the block. */
 #ifndef __cplusplus
 /* The type that tutti_view selects for any other pointer; its name becomes the compiler's message. */
 struct tutti_view_knows_no_dtype_for_this_pointer_use_tutti_tensor_of {
@@ -1008,9 +1004,16 @@ struct tutti_view_knows_no_dtype_for_this_pointer_use_tutti_tensor_of {
         float _Complex *: TUTTI_COMPLEX64, const float _Complex *: TUTTI_COMPLEX64,                                    \
         double _Complex *: TUTTI_COMPLEX128, const double _Complex *: TUTTI_COMPLEX128,                                   \
         default: (struct tutti_view_knows_no_dtype_for_this_pointer_use_tutti_tensor_of){0})
+
 /* The comma is for clang: it takes an &x that is passed to a const pointer as read-only, and would warn about a
  * recv. */
+/* Makes a CPU tensor of numel elements, whose dtype follows from the pointer's type.  char is an 8-bit integer, signed
+ * if the compiler's char is.  For 16- and 8-bit floats, complex numbers in C++, and void pointers use tutti_tensor_of.
+ */
 #define tutti_view(pointer, numel) tutti_tensor_of(((void)0, (pointer)), (numel), TUTTI_DTYPE_OF(pointer))
+
+/* Makes options in place, in C and in C++20: tutti_with(.group = g, .async_op = &work).  C++ requires the order of
+ * tutti_opts.  They last until the end of the full expression, in C until the end of the block. */
 #define tutti_with(...) (&(tutti_opts){__VA_ARGS__})
 #else
 #include <type_traits>

@@ -41,6 +41,7 @@ typedef enum tutti_status {
 /* DLPack's device types. */
 typedef enum tutti_device_type { TUTTI_CPU = 1, TUTTI_CUDA = 2 } tutti_device_type;
 
+/* Where a tensor's memory is. */
 typedef struct tutti_device {
     int32_t type;  /* a tutti_device_type */
     int32_t index; /* 0 on CPU, the device's ordinal on CUDA */
