@@ -51,6 +51,13 @@ with_my_backend() {
     exit
 }
 
+# The manual pages are there if the build made them.
+if [[ -e $build/man/made ]]; then
+    for page in man1/tutti-run.1 man3/tutti_all_reduce.3 man7/tutti.7; do
+        [[ -s $(find "$work/moved" -path "*/man/$page") ]] || { echo "no $page is installed" && exit 1; }
+    done
+fi
+
 "with_$how" || { cat "$work/log" && exit 1; }
 "$work/moved/bin/tutti-run" -n 2 ./program | sort >"$work/out"
 diff - "$work/out" <<'EXPECTED'
