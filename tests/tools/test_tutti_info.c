@@ -116,10 +116,57 @@ static void log_by_subsystem(void **state)
     launch_free(&launch);
 }
 
+/* ---- --support ------------------------------------------------------------------------------------------------- */
+
+static void has_page(const char *text)
+{
+    static char page[64 * 1024];
+    FILE *file = fopen(TUTTI_SOURCE_DIR "/docs/support.md", "r");
+    assert_non_null(file);
+    page[fread(page, 1, sizeof page - 1, file)] = '\0';
+    fclose(file);
+    if (strncmp(text, "## c", 4) != 0 || strstr(page, text) == NULL)
+        fail_msg("docs/support.md differs; docs/reference/support.sh writes it:\n%s", text);
+}
+
+/* docs/support.md has what --support prints. */
+static void support(void **state)
+{
+    (void)state;
+    struct launch launch = RUN("-n", "2", "--no-prefix", INFO, "--support");
+    assert_int_equal(launch.status, 0);
+    has_page(launch.out.data);
+    launch_free(&launch);
+    launch_assert_refused(ARGS("-n", "1", INFO, "--support"), 2, "--support needs 2 ranks");
+}
+
+static void support_of_mpi(void **state)
+{
+    (void)state;
+    if (access(TUTTI_BACKENDS_DIR "/libtutti_mpi_openmpi.so", F_OK) != 0) skip();
+    struct launch launch = RUN("--mpi=openmpi", "-n", "2", "--no-prefix", INFO, "--support", "--backend", "mpi");
+    if (launch.status != 0) fail_msg("%s", launch.err.data);
+    has_page(launch.out.data);
+    launch_free(&launch);
+}
+
+static void support_of_nccl(void **state)
+{
+    (void)state;
+    if (access(TUTTI_BUILD_DIR "/tests/fakes/libnccl.so.2", F_OK) != 0) skip();
+    struct launch launch =
+        RUN("-n", "2", "--no-prefix", "/usr/bin/env", "LD_LIBRARY_PATH=" TUTTI_BUILD_DIR "/tests/fakes", INFO,
+            "--support", "--backend", "nccl");
+    if (launch.status != 0) fail_msg("%s", launch.err.data);
+    has_page(launch.out.data);
+    launch_free(&launch);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(machine),        cmocka_unit_test(shared_memory_alone),
-                                       cmocka_unit_test(refused),        cmocka_unit_test(world),
-                                       cmocka_unit_test(invalid_values), cmocka_unit_test(log_by_subsystem)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(machine), cmocka_unit_test(shared_memory_alone), cmocka_unit_test(refused),
+        cmocka_unit_test(world),   cmocka_unit_test(invalid_values),      cmocka_unit_test(log_by_subsystem),
+        cmocka_unit_test(support), cmocka_unit_test(support_of_mpi),      cmocka_unit_test(support_of_nccl)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
