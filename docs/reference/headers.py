@@ -294,6 +294,8 @@ class Reader:
 
     def read(self):
         self.header.comment, at = read_comment(self.lines, 0)
+        title = re.sub(r"^Tutti(?: training)?: (\w)", lambda match: match[1].upper(), self.header.comment[0])
+        self.header.comment[0] = title
         while at < len(self.lines):
             line = self.lines[at]
             if line.startswith("/* clang-format"):

@@ -58,6 +58,7 @@ html_show_copyright = False
 CSS = """.content { width: 54em; }
 .highlight pre { font-size: 0.8em; }
 h2 { font-size: 1.6em; }
+h3 { font-size: 1.25em; }
 """
 
 
@@ -151,6 +152,7 @@ def write_cplusplus():
     with open(os.path.join(headers.INCLUDE, "tutti.hpp"), encoding="utf-8") as file:
         lines = file.read().rstrip("\n").split("\n")
     comment, end = headers.read_comment(lines, 0)
+    comment[0] = comment[0].removeprefix("Tutti for C++17: ").capitalize()
     page = ["# C++17", "", "`#include <tutti/tutti.hpp>`", ""] + write_blocks(headers.blocks(comment), {})
     return page + ["## The header", "", "```cpp", *lines[end:], "```"]
 
