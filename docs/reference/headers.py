@@ -4,7 +4,8 @@ The headers follow rules that CONTRIBUTING.md states, so that this file needs no
 
 - The first comment of a header describes the header.
 - "---- title ----" begins a section.  A comment before an empty line belongs to the section.
-- A comment directly above a declaration describes it.  Functions below it without a comment of their own share it.
+- A comment directly above a declaration describes it.  Declarations directly below without a comment of their own share
+  it, and so do inline functions after an empty line.
 """
 
 import os
@@ -240,13 +241,16 @@ def read_macro(lines, at):
 class Reader:
     def __init__(self, name):
         self.header, self.comment, self.cplusplus = Header(name), None, 0
+        self.is_below = False  # no empty line since the last declaration
         with open(os.path.join(INCLUDE, name), encoding="utf-8") as file:
             self.lines = file.read().split("\n")
 
-    def add(self, declaration):
+    def add(self, declaration, is_inline=False):
         section = self.header.sections[-1]
         last = section.entries[-1] if section.entries else None
         shares = declaration.kind != "type" and last is not None and last.declarations[-1].kind == declaration.kind
+        shares = shares and (self.is_below or is_inline)
+        self.is_below = True
         if self.comment is None and shares and last.comment:
             last.declarations.append(declaration)
             return
@@ -306,8 +310,9 @@ class Reader:
                 at = self.read_preprocessor(at)
             elif re.match(r"(TUTTI_API|static|typedef|struct|enum|union)\b", line):
                 text, at = read_declaration(self.lines, at)
-                self.add(declare(text))
+                self.add(declare(text), line.startswith("static "))
             else:
+                self.is_below = self.is_below and bool(line.strip())
                 if line.strip() and not re.match(r"\s|\}|TUTTI_\w+\(|static_assert|extern", line):
                     raise ValueError(f"{self.header.name}:{at + 1}: what is this: {line}")
                 at += 1
