@@ -125,13 +125,22 @@ static bool is_first(const struct tcp_group *self)
     return self->first == self;
 }
 
+/* Ends an entry that may have sent messages: see shm_settle. */
+static void settle(const struct tcp_group *self)
+{
+    if (self->first != NULL && self->first->shm != NULL) shm_settle(self->first->shm);
+}
+
 static void tcp_close(void *state)
 {
     struct tcp_group *self = state;
     if (is_first(self)) self->proto.closing = true;
     coll_close(&self->coll);
     proto_remove_group(&self->group);
-    if (is_first(self)) proto_close(&self->proto);
+    if (is_first(self))
+        proto_close(&self->proto);
+    else
+        settle(self);
     memset(self, 0, sizeof *self);
 }
 
@@ -139,30 +148,39 @@ static void tcp_leave(void *state)
 {
     struct tcp_group *self = state;
     if (is_first(self)) proto_leave(&self->proto);
+    settle(self);
 }
 
 static int32_t tcp_drain(void *state)
 {
     struct tcp_group *self = state;
-    return is_first(self) ? proto_drain(&self->proto) : -1;
+    int32_t left = is_first(self) ? proto_drain(&self->proto) : -1;
+    settle(self);
+    return left;
 }
 
 /* ---- messages ------------------------------------------------------------------------------------------------ */
 
 static int tcp_send(void *state, tutti_request *request)
 {
-    return proto_send(&((struct tcp_group *)state)->group, request);
+    struct tcp_group *self = state;
+    int status = proto_send(&self->group, request);
+    settle(self);
+    return status;
 }
 
 static int tcp_recv(void *state, tutti_request *request)
 {
-    return proto_recv(&((struct tcp_group *)state)->group, request);
+    struct tcp_group *self = state;
+    int status = proto_recv(&self->group, request);
+    settle(self);
+    return status;
 }
 
 static int tcp_recv_reduce(void *state, tutti_request *request)
 {
     struct proto_group *group = &((struct tcp_group *)state)->group;
-    if (request->bytes <= TRANSPORT_REDUCE_MAX) return proto_recv(group, request);
+    if (request->bytes <= TRANSPORT_REDUCE_MAX) return tcp_recv(state, request);
     return group->proto->host->error(TUTTI_ERR_INVALID_ARGUMENT, "a recv_reduce of %zu bytes exceeds the limit of %d",
                                      request->bytes, TRANSPORT_REDUCE_MAX);
 }
@@ -170,13 +188,17 @@ static int tcp_recv_reduce(void *state, tutti_request *request)
 static int tcp_notify(void *state, int32_t peer, const void *message, size_t bytes)
 {
     struct tcp_group *self = state;
-    return self->first != NULL ? proto_notify(&self->group, peer, message, bytes) : TUTTI_OK;
+    int status = self->first != NULL ? proto_notify(&self->group, peer, message, bytes) : TUTTI_OK;
+    settle(self);
+    return status;
 }
 
 static int tcp_tell(void *state, int32_t peer, const void *message, size_t bytes)
 {
     struct tcp_group *self = state;
-    return is_first(self) ? proto_tell(&self->group, peer, message, bytes) : TUTTI_OK;
+    int status = is_first(self) ? proto_tell(&self->group, peer, message, bytes) : TUTTI_OK;
+    settle(self);
+    return status;
 }
 
 /* ---- collectives --------------------------------------------------------------------------------------------- */
@@ -225,7 +247,9 @@ static int tcp_progress(void *state)
     if (!is_first(self)) return 0;
     int moved = self->shm != NULL ? coll_progress(&self->colls) : 0;
     if (moved > 0 && ++self->coll_turns % COLL_TURNS != 0) return moved;
-    return moved + proto_progress(&self->proto);
+    moved += proto_progress(&self->proto);
+    settle(self);
+    return moved;
 }
 
 /* Checks the collectives last: proto_arm has marked this rank as asleep, so a peer that arrives at a step after the
@@ -235,13 +259,16 @@ static int tcp_arm(void *state, int *descriptors)
     struct tcp_group *self = state;
     if (!is_first(self)) return 0;
     int n = proto_arm(&self->proto, descriptors);
+    settle(self); /* it may have sent messages that waited for space */
     return n > 0 && self->shm != NULL && coll_is_ready(&self->colls) ? 0 : n;
 }
 
 static int tcp_cancel(void *state, tutti_request *request)
 {
     struct tcp_group *self = state;
-    return coll_cancel(&self->coll, request) ? TUTTI_OK : proto_cancel(&self->group, request);
+    int status = coll_cancel(&self->coll, request) ? TUTTI_OK : proto_cancel(&self->group, request);
+    settle(self);
+    return status;
 }
 
 /* ---- memory, hosts, description ------------------------------------------------------------------------------ */

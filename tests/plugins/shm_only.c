@@ -72,6 +72,7 @@ static int arm(void *state, int *descriptors)
     struct group *self = state;
     if (self->shm == NULL) return 0;
     int n = shm_arm(self->shm, descriptors);
+    shm_settle(self->shm);
     return coll_is_ready(&self->running) ? 0 : n;
 }
 

@@ -174,12 +174,9 @@ void ends_open_and_run(struct end end[2], void *(*body)(void *))
 
 bool ends_find_nothing(struct end *end, const struct coll_list *colls)
 {
-    for (int i = 0; i < 2; i++) {
-        struct pollfd doorbell = {end->shm.doorbell_fd, POLLIN, 0};
-        if (shm_arm(&end->shm, (int[2]){0}) == 0 || (colls != NULL && coll_is_ready(colls))) return false;
-        if (i == 0 && ppoll(&doorbell, 1, &(struct timespec){.tv_nsec = 100000}, NULL) > 0) return false;
-    }
-    return true;
+    bool sleeps = shm_arm(&end->shm, (int[2]){0}) != 0 && (colls == NULL || !coll_is_ready(colls));
+    shm_settle(&end->shm);
+    return sleeps;
 }
 
 bool ends_find_no_message(struct end *end)
@@ -222,10 +219,12 @@ static void *run_races(void *argument)
         pass_gate(end->shm.local_rank, 2 * i + 1);
         for (volatile int late = end->shm.local_rank == 0 ? i % 300 : 300; late > 0; late--)
             continue; /* posts at many distances from the sleep */
-        if (end->shm.local_rank == 0)
+        if (end->shm.local_rank == 0) {
             race->post(end, i);
-        else
+            shm_settle(&end->shm);
+        } else {
             sleeps = race->find_nothing(end);
+        }
         pass_gate(end->shm.local_rank, 2 * i + 2);
         if (end->shm.local_rank == 0) continue;
         struct pollfd doorbell = {end->shm.doorbell_fd, POLLIN, 0};

@@ -60,8 +60,8 @@ size_t ends_bytes(uint64_t message);
 /* Counts a lost peer as wrong.  An event of a transport. */
 void ends_on_lost(void *user, int32_t rank, const char *why);
 
-/* True if the rank finds nothing to do as it goes to sleep.  It arms as the core does before a long sleep: it arms,
- * sleeps for a moment, and arms again.  colls may be NULL. */
+/* True if the rank finds nothing to do as it goes to sleep.  It arms once: no sender's check may depend on a second
+ * one.  colls may be NULL. */
 bool ends_find_nothing(struct end *end, const struct coll_list *colls);
 bool ends_find_no_message(struct end *end);
 

@@ -37,6 +37,7 @@ STUB(void, shm_ring_doorbell, struct shm *shm, int local_rank)
 STUB(void, shm_affinity_restore, struct shm *shm)
 STUB(void, shm_affinity_spread, struct shm *shm)
 STUB(void, shm_wake_writer, struct shm *shm, int local_rank)
+STUB(void, shm_settle_all, struct shm *shm)
 STUB(void, shm_copy_non_temporal, void *copy, const void *data, size_t bytes)
 
 void shm_drop(struct shm *shm, int local_rank, const char *why, bool notify)

@@ -5,16 +5,7 @@
  * its read count with release.  The writer loads that count with acquire before it reuses a slot, so nothing is
  * overwritten while it is being read.
  *
- * Wake-ups.  A rank about to sleep stores `asleep` and then checks all its rings once more.  A writer stores the turn
- * and then loads `asleep`.  One of them must see the other's store, or a wake-up would be lost.  Release and acquire do
- * not guarantee that, and a fence in the writer would be a notable part of a small operation's cost.  Therefore the
- * sleeper pays for both, with a fence and with time.  It first sleeps only for a moment and then checks again (the core
- * arms a second time).  A writer whose load came too early to see `asleep` has already issued its store, which becomes
- * visible once it leaves the store buffer, within a microsecond (Morrison and Afek, "Temporally Bounding TSO for
- * Fence-Free Asymmetric Synchronization", ASPLOS 2015).  On arm64 the load may also run ahead of the store, but at most
- * by the processor's window of some hundred instructions, and a store becomes visible to all others at once.  C11 only
- * promises "within a reasonable amount of time": a slower processor would delay a wake-up until the waiting caller
- * checks its clock.  The same holds for `wants_space`, which a writer sets before it sleeps, and for the read counts.
+ * Wake-ups are described in wake.c.
  */
 #include <errno.h>
 #include <poll.h>
@@ -29,16 +20,6 @@
 enum { CHECK_EVERY = 1024 /* progress calls between liveness checks */ };
 
 /* ---- writing ----------------------------------------------------------------------------------------------- */
-
-void shm_ring_doorbell(struct shm *shm, int local_rank)
-{
-    /* relaxed: exactly one waker sees 1 and rings, and the doorbell provides the ordering */
-    if (atomic_exchange_explicit(&shm_rank_at(shm, local_rank)->asleep, 0, memory_order_relaxed) == 0) return;
-    if (shm_is_disowned(shm)) return; /* the peer notices this rank's loss by its liveness descriptor */
-    uint64_t one = 1;
-    ssize_t written = write(shm->peer[local_rank].doorbell_fd, &one, sizeof one);
-    (void)written; /* EAGAIN: the doorbell is readable already */
-}
 
 /* Returns the slot of a message.  The number of slots is a power of two: see shm_measure. */
 static struct shm_slot *slot_at(const struct shm *shm, struct shm_ring *ring, uint64_t count)
@@ -187,18 +168,6 @@ static void deliver(struct shm *shm, struct shm_peer *peer, const struct shm_slo
     peer->bytes_consumed = end;
 }
 
-void shm_wake_writer(struct shm *shm, int local_rank)
-{
-    struct shm_ring *in = shm->peer[local_rank].in;
-    atomic_signal_fence(
-        memory_order_seq_cst); /* keeps the compiler from moving the load before the stores, as in shm_wake */
-    if (atomic_load_explicit(&in->wants_space, memory_order_relaxed) == 0) return;
-    /* An exchange, because a plain store could overwrite a later request unseen.  acquire: shm_wake then sees that the
-     * writer whose request this clears is asleep. */
-    atomic_exchange_explicit(&in->wants_space, 0, memory_order_acquire);
-    shm_wake(shm, local_rank);
-}
-
 int shm_read(struct shm *shm, int local_rank, size_t most)
 {
     struct shm_peer *peer = &shm->peer[local_rank];
@@ -234,6 +203,7 @@ void shm_drop(struct shm *shm, int local_rank, const char *why, bool notify)
     atomic_store_explicit(&peer->out->closed, 1, memory_order_release);
     atomic_thread_fence(memory_order_release);
     shm_wake(shm, local_rank);
+    shm_settle(shm);
     if (peer->liveness_fd >= 0 && !shm_is_disowned(shm)) epoll_ctl(shm->watch, EPOLL_CTL_DEL, peer->liveness_fd, NULL);
     if (!notify) return;
     shm_stream_finish(shm, peer->rank);
@@ -325,6 +295,7 @@ int shm_progress(struct shm *shm)
         if (!STAILQ_EMPTY(&peer->waiting)) moved += flush_waiting(shm, local_rank);
     }
     if (check) moved += shm_check_liveness(shm);
+    shm_settle(shm);
     return moved;
 }
 
@@ -347,15 +318,15 @@ static bool has_work(struct shm *shm, int local_rank)
 
 int shm_arm(struct shm *shm, int *descriptors)
 {
-    /* relaxed: the fence below orders it; see the head of this file */
+    /* relaxed: the fence below orders it: see wake.c */
     atomic_store_explicit(&shm_rank_at(shm, shm->local_rank)->asleep, 1, memory_order_relaxed);
     shm->armed = true;
     for (int local_rank = 0; local_rank < shm->n; local_rank++) {
         struct shm_peer *peer = &shm->peer[local_rank];
-        /* release: pairs with the exchange in shm_wake_writer */
+        /* release: pairs with the exchange in wake_writer */
         if (!peer->lost && wants_space(peer)) atomic_store_explicit(&peer->out->wants_space, 1, memory_order_release);
     }
-    atomic_thread_fence(memory_order_seq_cst);
+    atomic_thread_fence(memory_order_seq_cst); /* pairs with the fence in shm_settle_all */
     for (int local_rank = 0; local_rank < shm->n; local_rank++)
         if (!shm->peer[local_rank].lost && has_work(shm, local_rank)) return 0;
     descriptors[0] = shm->doorbell_fd;

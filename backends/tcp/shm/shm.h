@@ -131,6 +131,9 @@ struct shm_held {
     ino_t inode; /* 0: no pipe yet */
 };
 
+/* What a peer may sleep for: this rank's messages, and the space that this rank has freed in the peer's ring. */
+enum shm_store { SHM_WRITTEN, SHM_FREED, SHM_STORES };
+
 /* The arena of this rank. */
 struct shm_arena {
     char *base; /* NULL until first used */
@@ -164,9 +167,10 @@ struct shm {
     size_t slots, ring_bytes, fifo_bytes, ring_span, coll_span, rings_at, colls_at;
     size_t bytes;
     char *base;
-    bool armed;
-    bool has_lost;    /* at least one peer's link has ended */
-    unsigned rounds;  /* progress calls, for periodic checks */
+    bool armed, is_unsettled;
+    uint64_t unsettled[SHM_STORES][SHM_RANKS_MAX / 64]; /* bits of local ranks: see shm_settle */
+    bool has_lost;                                      /* at least one peer's link has ended */
+    unsigned rounds;                                    /* progress calls, for periodic checks */
     int coll_refused; /* errno of a failed reservation of a collective segment, until reported */
     uint8_t probe[HANDSHAKE_NONCE];
 };
@@ -324,10 +328,8 @@ static inline int shm_local_rank(const struct shm *shm, int32_t rank)
     return shm != NULL ? shm->local_rank_of[rank] : -1;
 }
 
-/* Implements transport_ops.send. */
+/* Implements transport_ops.send.  The caller calls shm_settle later. */
 int shm_send(struct shm *shm, int local_rank, const struct transport_header *header, const void *payload, size_t bytes);
-/* Wakes the writer of a ring if it sleeps until there is space. */
-void shm_wake_writer(struct shm *shm, int local_rank);
 /* True if a message would enter the ring at once. */
 bool shm_fits(struct shm *shm, int local_rank, size_t bytes);
 /* Withdraws the message with this kind and id if it still waits for space. */
@@ -355,18 +357,6 @@ static inline void shm_relax(void)
 #endif
 }
 
-/* Pauses between two polls of the peers, or yields if ranks share cores. */
-static inline void shm_pause(struct shm *shm)
-{
-    enum { AFFINITY_EVERY = 512 };
-    if (!shm->shares_cores) {
-        shm_relax();
-        return;
-    }
-    sched_yield();
-    if (++shm->pauses % AFFINITY_EVERY == 0) shm_affinity_restore(shm);
-}
-
 /* Adapts the number of polls.  Polling pays if the peers are about to arrive.  If another process uses the
  * peers' cores, polling only delays them, so the number is halved until polls succeed again. */
 static inline void shm_polled(struct shm *shm, bool found)
@@ -380,17 +370,51 @@ static inline void shm_polled(struct shm *shm, bool found)
         shm->polls /= 2;
 }
 
+/* ---- wake.c -------------------------------------------------------------------------------------------- */
+
 /* Wakes a peer that was seen asleep. */
 void shm_ring_doorbell(struct shm *shm, int local_rank);
+/* Wakes the writer of a ring if it sleeps until there is space.  shm_settle repeats the check. */
+void shm_wake_writer(struct shm *shm, int local_rank);
+void shm_settle_all(struct shm *shm);
+
+/* Repeats the checks of shm_wake and shm_wake_writer behind a fence, so that no wake-up is lost.  Every function of
+ * this layer that lets the rank wait calls it.  Their caller calls it after shm_send and shm_arm, before it returns to
+ * the core. */
+static inline void shm_settle(struct shm *shm)
+{
+    if (shm->is_unsettled) shm_settle_all(shm);
+}
+
+static inline void shm_unsettle(struct shm *shm, enum shm_store store, int local_rank)
+{
+    shm->unsettled[store][local_rank / 64] |= UINT64_C(1) << local_rank % 64;
+    shm->is_unsettled = true;
+}
 
 /* Wakes a peer if it sleeps.  The caller must have stored everything that the peer is to see. */
 static inline void shm_wake(struct shm *shm, int local_rank)
 {
-    /* relaxed: the sleeper's second check covers a load that is too early: see ring.c.  The fence keeps the compiler
-     * from moving the load before the store. */
+    /* relaxed: shm_settle covers a load that is too early: see wake.c.  The fence keeps the compiler from moving the
+     * load before the store. */
     atomic_signal_fence(memory_order_seq_cst);
     if (atomic_load_explicit(&shm_rank_at(shm, local_rank)->asleep, memory_order_relaxed) != 0)
         shm_ring_doorbell(shm, local_rank);
+    else
+        shm_unsettle(shm, SHM_WRITTEN, local_rank);
+}
+
+/* Pauses between two polls of the peers, or yields if ranks share cores. */
+static inline void shm_pause(struct shm *shm)
+{
+    enum { AFFINITY_EVERY = 512 };
+    if (!shm->shares_cores) {
+        shm_relax();
+        return;
+    }
+    shm_settle(shm); /* the core may go to another process for a while */
+    sched_yield();
+    if (++shm->pauses % AFFINITY_EVERY == 0) shm_affinity_restore(shm);
 }
 
 #endif

@@ -83,6 +83,7 @@ static bool poll_peer(struct transport *transport, int32_t rank)
         found = shm_read(shm, local_rank, 1);
     }
     shm_polled(shm, found != 0);
+    shm_settle(shm);
     return found != 0;
 }
 
@@ -167,6 +168,7 @@ static int progress(struct transport *transport)
     struct shm *shm = shm_of(transport);
     int moved = shm_progress(shm);
     moved += shm_stream_progress(shm);
+    shm_settle(shm);
     if (moved == 0 && !shm->shares_cores && ++shm->pauses % SPREAD_EVERY == 0) shm_affinity_spread(shm);
     return moved;
 }

@@ -143,6 +143,7 @@ int coll_begin(struct coll_segment *segment, const tutti_op *wanted, tutti_reque
     }
     if (polls) shm_polled(segment->shm, status != 1);
     if (status == TUTTI_OK) {
+        shm_settle(segment->shm);
         recycle(segment, op);
         return TUTTI_REQUEST_DONE;
     }
@@ -152,6 +153,7 @@ int coll_begin(struct coll_segment *segment, const tutti_op *wanted, tutti_reque
     /* Queue a failed operation too: its failure belongs to the request, and the next progress call finds it again. */
     if (!segment->linked) LIST_INSERT_HEAD(running, segment, link);
     segment->linked = true;
+    shm_settle(segment->shm);
     return TUTTI_REQUEST_PENDING;
 }
 
@@ -197,7 +199,9 @@ int coll_progress(struct coll_list *running)
     struct coll_segment *segment, *next;
     for (segment = LIST_FIRST(running); segment != NULL; segment = next) {
         next = LIST_NEXT(segment, link);
+        struct shm *shm = segment->shm; /* completion may close the segment */
         moves += run(segment);
+        shm_settle(shm);
     }
     return moves;
 }
