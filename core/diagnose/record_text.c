@@ -118,7 +118,7 @@ static void write_record(FILE *out, const struct tutti_group *group, const struc
 static void write_ring(FILE *out, const struct tutti_group *group, const struct record_ring *ring)
 {
     uint64_t mask = __atomic_load_n(&ring->mask, __ATOMIC_ACQUIRE); /* see grow */
-    const struct record *slots = __atomic_load_n(&ring->slots, __ATOMIC_RELAXED);
+    const struct record *slots = __atomic_load_n(&ring->slots, __ATOMIC_ACQUIRE);
     uint64_t next = ring->next, n = next < mask + 1 ? next : mask + 1;
     if (slots == NULL) return;
     for (uint64_t i = next - n; i < next; i++)

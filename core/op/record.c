@@ -39,8 +39,9 @@ static void grow(struct record_ring *ring)
     if (slots == NULL) return;
     memcpy(slots, ring->slots, n * sizeof *slots);
     ring->retired[ring->retired[0] != NULL] = ring->slots;
-    __atomic_store_n(&ring->slots, slots, __ATOMIC_RELAXED);
-    /* release: pairs with write_ring's acquire, so a thread without the lock never reads behind the array's end */
+    /* release, both: pair with write_ring's acquires.  A thread without the lock sees the records that were copied, and
+     * never reads behind the array's end. */
+    __atomic_store_n(&ring->slots, slots, __ATOMIC_RELEASE);
     __atomic_store_n(&ring->mask, (uint32_t)(n * RECORDS_GROWTH) - 1, __ATOMIC_RELEASE);
 }
 

@@ -289,8 +289,8 @@ void engine_wake_waiters(struct engine *engine)
 
 void engine_alert(struct engine *engine)
 {
-    /* relaxed: it guards no other data, and a sleeping thread is woken below */
-    atomic_store_explicit(&engine->alert_until_ns, clock_now_ns() + (int64_t)ALERT_FOR_MS * 1000000,
-                          memory_order_relaxed);
+    /* sequentially consistent, like `attending` and `wake_sent`: if no wake is sent below, the thread sees the time
+     * when it next looks */
+    engine->alert_until_ns = clock_now_ns() + (int64_t)ALERT_FOR_MS * 1000000;
     if (!engine->attending) engine_wake(engine, POLLER_THREAD);
 }

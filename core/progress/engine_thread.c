@@ -71,8 +71,7 @@ static void watch_messages(struct engine *engine)
 /* Returns true after a while without calls, false if the thread was woken. */
 static bool nap_until_quiet(struct engine *engine)
 {
-    /* relaxed: engine_alert wakes the thread */
-    bool alert = clock_now_ns() < atomic_load_explicit(&engine->alert_until_ns, memory_order_relaxed);
+    bool alert = clock_now_ns() < engine->alert_until_ns; /* read after wake_sent was cleared: see engine_alert */
     uint64_t seen;
     do {
         seen = engine->calls;

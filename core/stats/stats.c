@@ -68,6 +68,8 @@ static bool open_file(void)
                                     .n_slots = TUTTI_STATS_SLOTS,
                                     .first = sizeof *file.page,
                                     .pid = file.pid};
+    /* release: pairs with is_valid's acquire in tools/info/watch.c */
+    __atomic_store_n(&file.page->magic, TUTTI_STATS_MAGIC, __ATOMIC_RELEASE);
     return true;
 }
 

@@ -54,8 +54,8 @@ static struct {
 
 static void flush(struct stream *stream)
 {
-    /* relaxed: under the tree's lock, or at exit */
-    int n = atomic_load_explicit(&stream->n, memory_order_relaxed);
+    /* acquire: pairs with record's release, because at exit the tree's lock is not held */
+    int n = atomic_load_explicit(&stream->n, memory_order_acquire);
     if (n > 0)
         trace_file_write(&stream->file, TUTTI_TRACE_OPS, stream->ops, (size_t)n * sizeof stream->ops[0], NULL, 0);
     if (n > 0) trace_file_write_clock(&stream->file);
@@ -246,7 +246,7 @@ static void record(const struct traced *traced, const tutti_tool_op *op, void **
         stream->ops[n].reduce_ns = saturate((uint64_t)op->reduce_ns);
     else
         stream->ops[n].tag = op->tag;
-    /* release: a reader at exit sees the whole record */
+    /* release: pairs with flush's acquire, so a reader at exit sees the whole record */
     atomic_store_explicit(&stream->n, n + 1, memory_order_release);
     if (n + 1 == BUFFERED) flush(stream);
 }

@@ -67,7 +67,9 @@ static bool descends(pid_t pid, pid_t job)
 static bool is_valid(const struct watched *rank)
 {
     const tutti_stats_page *page = (const void *)rank->page;
-    return page->magic == TUTTI_STATS_MAGIC && page->version == TUTTI_STATS_VERSION && page->pid == rank->pid &&
+    /* acquire: pairs with open_file's release in core/stats/stats.c */
+    return __atomic_load_n(&page->magic, __ATOMIC_ACQUIRE) == TUTTI_STATS_MAGIC &&
+           page->version == TUTTI_STATS_VERSION && page->pid == rank->pid &&
            page->slot_bytes >= sizeof(tutti_stats_slot) && page->slot_bytes % 8 == 0 && page->first % 8 == 0 &&
            page->first <= rank->size && page->n_slots <= (rank->size - page->first) / page->slot_bytes;
 }
