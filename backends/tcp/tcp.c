@@ -7,8 +7,12 @@
 
 #include "tcp/net/fabric.h"
 #include "tcp/p2p/proto.h"
+#if TUTTI_PORTABLE
+#include "tcp/absent/shm.h"
+#else
 #include "tcp/shm/coll/coll.h"
 #include "tcp/shm/shm.h"
+#endif
 
 enum { LOG_INFO = 2 };
 

@@ -10,9 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <tutti/tutti.h>
 #include <unistd.h>
@@ -21,6 +18,10 @@
 #include "base/error.h"
 #include "base/file_limit.h"
 #include "base/token.h"
+#include "portable/environment.h"
+#include "portable/files.h"
+#include "portable/process.h"
+#include "portable/sockets.h"
 
 enum { SPAWN_GRACE_MS = 5000, SPAWN_NAP_MS = 10 };
 
@@ -79,8 +80,8 @@ static bool pass_gate(const struct spawn *spawn, uint16_t *port)
 _Noreturn static void be_rank(struct spawn *spawn, int rank, pid_t parent, int (*fn)(int, void *), void *argument)
 {
     uint16_t port;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(1); /* the parent died before prctl */
+    process_end_with_parent();
+    if (getppid() != parent) _exit(1); /* the parent died before that */
     for (int i = 0; i < rank; i++)
         if (spawn->children[i].pidfd >= 0) close(spawn->children[i].pidfd);
     if (!pass_gate(spawn, &port)) _exit(1);
@@ -194,7 +195,7 @@ static int result_of(const struct spawn *spawn)
                          "tutti_spawn: the exit status of rank %d is lost, because the program ignores SIGCHLD or "
                          "waits for any child; let tutti_spawn wait for its own children",
                          spawn->first);
-    const char *name = sigabbrev_np(child->status);
+    const char *name = environment_signal(child->status);
     return error_set(TUTTI_ERR_SYSTEM, "tutti_spawn: rank %d died of SIG%s%s", spawn->first, name ? name : "?",
                      child->code == CLD_DUMPED ? " (core dumped)" : "");
 }
@@ -206,11 +207,10 @@ static int make_token(uint8_t token[TUTTI_TOKEN_BYTES], int *fd)
     int status = token_init();
     if (status != TUTTI_OK) return status;
     token_random(token, TUTTI_TOKEN_BYTES);
-    *fd = memfd_create("tutti-token", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    *fd = files_unnamed("tutti-token");
     if (*fd < 0 || !file_limit_allows(TUTTI_TOKEN_BYTES) ||
-        pwrite(*fd, token, TUTTI_TOKEN_BYTES, 0) != TUTTI_TOKEN_BYTES ||
-        fcntl(*fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) != 0)
-        return error_errno(TUTTI_ERR_SYSTEM, "tutti_spawn: cannot keep the job token in a memfd");
+        pwrite(*fd, token, TUTTI_TOKEN_BYTES, 0) != TUTTI_TOKEN_BYTES || !files_seal(*fd))
+        return error_errno(TUTTI_ERR_SYSTEM, "tutti_spawn: cannot keep the job token in a file without a name");
     return TUTTI_OK;
 }
 
@@ -224,7 +224,7 @@ static int fork_children(struct spawn *spawn, int (*fn)(int, void *), void *argu
         if (pid == 0) be_rank(spawn, i, parent, fn, argument);
         spawn->running++;
         spawn->children[i].pid = pid;
-        spawn->children[i].pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+        spawn->children[i].pidfd = process_watch(pid);
     }
     return TUTTI_OK;
 }
@@ -246,7 +246,7 @@ static int run(struct spawn *spawn, int (*fn)(int, void *), void *argument)
     uint8_t token[TUTTI_TOKEN_BYTES];
     tutti_store_opts opts = {.token = token, .server = true, .world_size = spawn->n};
     int status = make_token(token, &spawn->token_fd);
-    if (status == TUTTI_OK && pipe2(spawn->gate, O_CLOEXEC) != 0)
+    if (status == TUTTI_OK && sockets_pipe(spawn->gate) != 0)
         status = error_errno(TUTTI_ERR_SYSTEM, "tutti_spawn: cannot make a pipe");
     if (status == TUTTI_OK) status = fork_children(spawn, fn, argument);
     if (status == TUTTI_OK) status = tutti_store_tcp("127.0.0.1", 0, &opts, &spawn->store);

@@ -2,10 +2,10 @@
 #include <errno.h>
 #include <sched.h>
 #include <string.h>
-#include <sys/eventfd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "portable/wake.h"
 #include "progress/engine_step.h"
 #include "progress/engine_thread.h"
 #include "progress/engine_wait.h"
@@ -296,7 +296,7 @@ int tutti_work_fd(tutti_work *work)
     if (work == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "work_fd: work is NULL; pass a Work");
     struct engine *engine = work->engine;
     engine_lock(engine);
-    if (work->event_fd < 0) work->event_fd = eventfd(work_ended(work) ? 1 : 0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (work->event_fd < 0) work->event_fd = wake_open(work_ended(work));
     if (!work_ended(work)) engine_thread_hurry(engine);
     int fd = work->event_fd;
     engine_unlock(engine);

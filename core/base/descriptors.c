@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "portable/sockets.h"
+
 bool descriptors_identify(struct descriptor_identity *identity, int fd)
 {
     struct stat status;
@@ -42,7 +44,7 @@ static void watch_forks(void)
 
 static bool open_shared(void)
 {
-    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd = sockets_open(AF_UNIX, SOCK_DGRAM, false);
     shared.users = 0;
     if (fd >= 0 && descriptors_identify(&shared.sentinel, fd)) return true;
     if (fd >= 0) close(fd);

@@ -9,16 +9,17 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "portable/environment.h"
 
 const char *env_string(const char *name, const char *fallback)
 {
-    const char *text = secure_getenv(name);
+    const char *text = environment_get(name);
     return text != NULL && *text != '\0' ? text : fallback;
 }
 
 bool env_is_hidden(const char *name)
 {
-    return getenv(name) != NULL && secure_getenv(name) == NULL;
+    return getenv(name) != NULL && environment_get(name) == NULL;
 }
 
 int env_parse_int(const char *what, const char *text, int64_t low, int64_t high, int64_t *value)

@@ -1,4 +1,4 @@
-/* Environment variables, read with secure_getenv: a set-uid program ignores all of Tutti's variables. */
+/* Environment variables, read with environment_get: a set-uid program ignores all of Tutti's variables. */
 #ifndef BASE_ENV_H
 #define BASE_ENV_H
 

@@ -1,24 +1,20 @@
 #include "base/lock.h"
 
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
+#include "portable/futex.h"
 
 enum { NAP_NS = 50 * 1000 * 1000 }; /* each retry makes the next holder wake a sleeper, so retries are rare */
 
 void lock_wait(struct lock *lock)
 {
-    struct timespec nap = {.tv_nsec = NAP_NS};
     atomic_fetch_add_explicit(&lock->waiting, 1, memory_order_relaxed);
     /* acquire: see lock_try.  Other threads may sleep too, so the lock is taken as slept for. */
     while (atomic_exchange_explicit(&lock->state, LOCK_SLEPT_FOR, memory_order_acquire) != LOCK_FREE)
-        syscall(SYS_futex, &lock->state, FUTEX_WAIT_PRIVATE, LOCK_SLEPT_FOR, &nap, NULL, 0);
+        futex_wait(&lock->state, LOCK_SLEPT_FOR, NAP_NS);
     atomic_fetch_sub_explicit(&lock->waiting, 1, memory_order_relaxed);
 }
 
 void lock_wake_one(struct lock *lock)
 {
     /* Only the address is used: the lock itself may have been freed. */
-    syscall(SYS_futex, &lock->state, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    futex_wake_one(&lock->state);
 }

@@ -12,6 +12,7 @@
 #include "base/log_file.h"
 #include "base/log_limit.h"
 #include "base/log_logger.h"
+#include "portable/environment.h"
 
 enum { TEXT_MAX = 1024, LINE_MAX_BYTES = TEXT_MAX + 256, HOST_BYTES = 65 };
 
@@ -34,7 +35,7 @@ static pthread_once_t settings_once = PTHREAD_ONCE_INIT;
 /* Returns the variable's text, or fallback.  env_string cannot be used here, because env.c logs. */
 static const char *read_env(const char *name, const char *fallback)
 {
-    const char *text = secure_getenv(name);
+    const char *text = environment_get(name);
     return text != NULL && *text != '\0' ? text : fallback;
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
+#include "portable/waits.h"
 
 /* A file to write.  The caller and the thread share it, and the last of them frees it. */
 struct whole_file {
@@ -38,16 +39,12 @@ static struct whole_file *new_file(const char *folder, const char *name, char *d
 {
     static atomic_uint files; /* several threads may write a file of this name */
     struct whole_file *file = calloc(1, sizeof *file);
-    pthread_condattr_t attributes;
     if (file == NULL) {
         free(data);
         return NULL;
     }
     pthread_mutex_init(&file->lock, NULL);
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&file->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
+    waits_condition_init(&file->changed);
     file->data = data;
     file->bytes = bytes;
     file->references = 1;
@@ -103,8 +100,7 @@ static int await_thread(struct whole_file *file)
     struct timespec until = clock_timespec(clock_deadline_ns(WHOLE_FILE_MS));
     int waited = 0;
     pthread_mutex_lock(&file->lock);
-    while (file->references > 1 && waited != ETIMEDOUT)
-        waited = pthread_cond_timedwait(&file->changed, &file->lock, &until);
+    while (file->references > 1 && waited != ETIMEDOUT) waited = waits_condition(&file->changed, &file->lock, &until);
     int error = file->references > 1 ? ETIMEDOUT : file->error;
     bool last = --file->references == 0;
     pthread_mutex_unlock(&file->lock);

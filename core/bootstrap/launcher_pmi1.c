@@ -20,6 +20,7 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "bootstrap/launcher_exchange.h"
+#include "portable/sockets.h"
 
 enum { LINE_BYTES = 2048 };
 
@@ -113,10 +114,9 @@ static int init_once(int64_t timeout_ms)
 bool launcher_pmi1_is_last(void)
 {
     int64_t fd = -1;
-    struct ucred other; /* for a socketpair: the process that made it */
-    socklen_t bytes = sizeof other;
     if (env_string("PMI_RANK", NULL) == NULL || env_int("PMI_FD", -1, 0, INT32_MAX, &fd) != TUTTI_OK) return false;
-    return getsockopt((int)fd, SOL_SOCKET, SO_PEERCRED, &other, &bytes) == 0 && other.pid > 0 && other.pid != getpid();
+    pid_t other = sockets_peer_process((int)fd); /* for a socketpair: the process that made it */
+    return other > 0 && other != getpid();
 }
 
 static bool is_present(void)

@@ -18,6 +18,7 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "bootstrap/launcher_exchange.h"
+#include "portable/sockets.h"
 
 enum { RETRY_US = 5000 };
 
@@ -26,6 +27,7 @@ static bool is_present(void)
     int64_t all = 0, here = -1;
     if (env_string("TORCHELASTIC_RUN_ID", NULL) == NULL || env_string("RANK", NULL) == NULL) return false;
     if (env_bool("TUTTI_STORE_HOSTED", false)) return false; /* tutti-run, started by torchrun, hosts the store */
+    if (!sockets_have_abstract_names()) return false;
     return env_int("WORLD_SIZE", 0, 1, INT32_MAX, &all) == TUTTI_OK &&
            env_int("LOCAL_WORLD_SIZE", -1, 1, INT32_MAX, &here) == TUTTI_OK && all == here;
 }
@@ -38,13 +40,6 @@ static socklen_t fill_address(const char *key, struct sockaddr_un *address)
              env_string("MASTER_PORT", "0"), env_string("TORCHELASTIC_RESTART_COUNT", "0"), key,
              env_string("TORCHELASTIC_RUN_ID", ""));
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
-}
-
-static bool is_own_user(int fd)
-{
-    struct ucred peer;
-    socklen_t length = sizeof peer;
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == geteuid();
 }
 
 /* True if fd becomes readable before the deadline. */
@@ -73,10 +68,10 @@ static int send_to_all(int fd, const struct sockaddr_un *address, socklen_t leng
             return error_set(TUTTI_ERR_TIMEOUT,
                              "torchrun: %" PRId64 " of %" PRId64 " ranks connected to rank 0 before the timeout", given,
                              size);
-        int peer = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+        int peer = sockets_accept(fd);
         if (peer < 0 && (errno == EINTR || errno == ECONNABORTED)) continue;
         if (peer < 0) return error_errno(TUTTI_ERR_SYSTEM, "torchrun: cannot accept a connection");
-        if (is_own_user(peer) && send(peer, text, strlen(text), MSG_NOSIGNAL) > 0) given++;
+        if (sockets_peer_is_own_user(peer) && send(peer, text, strlen(text), MSG_NOSIGNAL) > 0) given++;
         close(peer);
     }
     return TUTTI_OK;
@@ -92,7 +87,8 @@ static int receive_text(int fd, const struct sockaddr_un *address, socklen_t len
             return error_set(TUTTI_ERR_TIMEOUT, "torchrun: rank 0 did not start before the timeout");
         usleep(RETRY_US);
     }
-    if (!is_own_user(fd)) return error_set(TUTTI_ERR_AUTH, "torchrun: the rendezvous socket is owned by another user");
+    if (!sockets_peer_is_own_user(fd))
+        return error_set(TUTTI_ERR_AUTH, "torchrun: the rendezvous socket is owned by another user");
     ssize_t n = wait_readable(fd, deadline_ns) ? recv(fd, text, capacity - 1, 0) : -1;
     if (n <= 0) return error_set(TUTTI_ERR_STORE, "torchrun: rank 0 ended during the rendezvous");
     text[n] = '\0';
@@ -104,7 +100,7 @@ static int share_text(int rank, const char *key, char *text, size_t capacity, in
     struct sockaddr_un address;
     socklen_t length = fill_address(key, &address);
     int64_t deadline_ns = clock_deadline_ns(timeout_ms);
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    int fd = sockets_open(AF_UNIX, SOCK_SEQPACKET, true);
     if (fd < 0) return error_errno(TUTTI_ERR_SYSTEM, "torchrun: cannot create a socket");
     int status = rank == 0 ? send_to_all(fd, &address, length, text, deadline_ns)
                            : receive_text(fd, &address, length, text, capacity, deadline_ns);

@@ -1,73 +1,26 @@
 #include "bootstrap/liveness.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "portable/process.h"
 
 enum {
     SCOPE_MAX = 64,
-    STARTS_PER_CHECK = 16 /* reading start times from /proc is slow */
+    STARTS_PER_CHECK = 16 /* reading a start time is slow */
 };
-
-/* Writes the scope in which a process id means one process: this boot of this host, and this pid namespace.  Writes ""
- * if /proc is not mounted. */
-static void read_scope(char scope[SCOPE_MAX])
-{
-    struct stat pids = {0};
-    char boot[37] = "";
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd >= 0 ? read(fd, boot, sizeof boot - 1) : -1;
-    if (fd >= 0) close(fd);
-    scope[0] = '\0';
-    if (n != sizeof boot - 1 || stat("/proc/self/ns/pid", &pids) != 0) return; /* no process can be checked */
-    snprintf(scope, SCOPE_MAX, "%s %" PRIuMAX, boot, (uintmax_t)pids.st_ino);
-}
-
-/* Returns the start time of a process in clock ticks since boot, or 0 if it is unknown.  A later process with the same
- * id has another start time. */
-static uint64_t read_start(pid_t pid)
-{
-    enum { FIELDS_BEFORE = 20 }; /* from the state, which follows the name in parentheses, to the start */
-    char path[32], text[1024];
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
-    if (fd >= 0) close(fd);
-    if (n <= 0) return 0;
-    text[n] = '\0';
-    const char *at = strrchr(text, ')'); /* the name may hold parentheses and blanks itself */
-    for (int i = 0; i < FIELDS_BEFORE && at != NULL; i++) at = strchr(at + 1, ' ');
-    return at != NULL ? strtoull(at, NULL, 10) : 0;
-}
 
 void liveness_name(char name[LIVENESS_NAME_MAX])
 {
     char scope[SCOPE_MAX];
-    read_scope(scope);
-    snprintf(name, LIVENESS_NAME_MAX, "%d %" PRIu64 " %s", (int)getpid(), read_start(getpid()), scope);
-}
-
-/* True if the process has ended.  Asks its pidfd, because kill() also finds a zombie. */
-static bool has_ended(pid_t pid)
-{
-    int fd = (int)syscall(SYS_pidfd_open, pid, 0);
-    if (fd < 0) return kill(pid, 0) != 0 && errno == ESRCH;
-    struct pollfd liveness = {fd, POLLIN, 0};
-    bool ended = poll(&liveness, 1, 0) == 1;
-    close(fd);
-    return ended;
+    process_scope(scope, sizeof scope);
+    snprintf(name, LIVENESS_NAME_MAX, "%d %" PRIu64 " %s", (int)getpid(), process_start(getpid()), scope);
 }
 
 /* Returns the id of the named process if it belongs to this scope and has ended, else 0.  Without compare_start it does
@@ -79,15 +32,15 @@ static int ended_here(const char *name, const char scope[SCOPE_MAX], bool compar
     if (scope[0] == '\0' || sscanf(name, "%d %" SCNu64 " %n", &pid, &started, &used) < 2 || pid <= 0 ||
         strcmp(name + used, scope) != 0)
         return 0;
-    if (has_ended((pid_t)pid)) return pid;
-    uint64_t now = compare_start ? read_start((pid_t)pid) : 0;
+    if (process_has_ended((pid_t)pid)) return pid;
+    uint64_t now = compare_start ? process_start((pid_t)pid) : 0;
     return started != 0 && now != 0 && now != started ? pid : 0;
 }
 
 int liveness_ended(const char *name)
 {
     char scope[SCOPE_MAX];
-    read_scope(scope);
+    process_scope(scope, sizeof scope);
     return ended_here(name, scope, true);
 }
 
@@ -95,7 +48,7 @@ bool liveness_is_running(const char *name)
 {
     char scope[SCOPE_MAX];
     int used = 0;
-    read_scope(scope);
+    process_scope(scope, sizeof scope);
     bool here =
         scope[0] != '\0' && sscanf(name, "%*d %*u %n", &used) == 0 && used > 0 && strcmp(name + used, scope) == 0;
     return here && ended_here(name, scope, true) == 0;
@@ -165,7 +118,7 @@ int liveness_check_list(struct liveness_list *list, tutti_store *store, const ch
 {
     char scope[SCOPE_MAX], name[LIVENESS_NAME_MAX];
     int status = read_list(list, store, key, n);
-    read_scope(scope);
+    process_scope(scope, sizeof scope);
     int first = list->n > 0 ? (int)(list->n_checks++ * STARTS_PER_CHECK % (unsigned)list->n) : 0;
     const char *at = list->text;
     for (int i = 0; status == TUTTI_OK && i < list->n; i++, at = strchr(at, '\n') + 1) {

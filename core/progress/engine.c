@@ -2,12 +2,13 @@
 
 #include <stddef.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/cores.h"
 #include "base/error.h"
+#include "portable/waits.h"
+#include "portable/wake.h"
 #include "state/work_state.h"
 
 enum {
@@ -71,12 +72,8 @@ static void init_lists(struct engine *engine)
 
 static void init_sleep(struct engine *engine)
 {
-    pthread_condattr_t attributes;
     pthread_mutex_init(&engine->sleep_lock, NULL);
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&engine->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
+    waits_condition_init(&engine->changed);
 }
 
 int engine_new(int local_world_size, const struct engine_hooks *hooks, struct engine **out)
@@ -90,8 +87,8 @@ int engine_new(int local_world_size, const struct engine_hooks *hooks, struct en
         free(engine);
         return error_set(TUTTI_ERR_NO_MEMORY, "out of memory for the %zu bytes of a group's engine", sizeof *engine);
     }
-    engine->wake_fd[POLLER_CALLER] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    engine->wake_fd[POLLER_THREAD] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    engine->wake_fd[POLLER_CALLER] = wake_open(false);
+    engine->wake_fd[POLLER_THREAD] = wake_open(false);
     engine->sentinel.fd = -1;
     if (engine->wake_fd[POLLER_CALLER] < 0 || engine->wake_fd[POLLER_THREAD] < 0 ||
         !descriptors_join_sentinel(&engine->sentinel)) {
@@ -144,10 +141,8 @@ void engine_free(struct engine *engine)
 
 static void write_wake(struct engine *engine, enum engine_poller who)
 {
-    uint64_t one = 1;
     if (engine_is_disowned(engine)) return; /* the poller then sleeps by the clock alone */
-    ssize_t written = write(engine->wake_fd[who], &one, sizeof one);
-    (void)written; /* EAGAIN: the eventfd is readable already */
+    wake_send(engine->wake_fd[who]);
 }
 
 void engine_wake(struct engine *engine, enum engine_poller who)

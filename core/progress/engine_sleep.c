@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "portable/waits.h"
+#include "portable/wake.h"
 
 enum {
     SLEEP_MOST_MS = 100,
@@ -19,10 +21,8 @@ int engine_sleep_ms(int64_t deadline_ns)
 
 void engine_sleep_take_wake(struct engine *engine, enum engine_poller who)
 {
-    uint64_t count;
     if (engine_is_disowned(engine)) return;
-    ssize_t got = read(engine->wake_fd[who], &count, sizeof count);
-    (void)got;
+    wake_take(engine->wake_fd[who]);
     engine->wake_sent[who] = false;
 }
 
@@ -78,13 +78,12 @@ static bool sleep_disowned(struct engine *engine, enum engine_poller who)
 bool engine_sleep(struct engine *engine, enum engine_poller who, int timeout_ms)
 {
     struct pollfd *polled = engine->polled[who];
-    struct timespec settle = clock_timespec(SETTLE_NS);
     if (engine_is_disowned(engine)) return sleep_disowned(engine, who);
     int n = arm_backends(engine, who, polled), found = 0;
     engine->stats->sleeps++;
     engine->polling[who] = n != 0;
     lock_give(&engine->lock);
-    if (n > 0) found = ppoll(polled, (nfds_t)n, &settle, NULL); /* EINTR costs one extra round */
+    if (n > 0) found = waits_poll(polled, (nfds_t)n, SETTLE_NS); /* EINTR costs one extra round */
     if (n > 0 && found == 0 && timeout_ms != 0) {
         n = arm_again(engine, who, polled);
         if (n > 0) found = poll(polled, (nfds_t)n, timeout_ms);

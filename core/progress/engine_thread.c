@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "portable/waits.h"
 #include "progress/engine.h"
 #include "progress/engine_sleep.h"
 #include "progress/engine_step.h"
@@ -22,9 +23,8 @@ enum {
 static bool nap(struct engine *engine, int64_t ns)
 {
     struct pollfd polled = {engine->wake_fd[POLLER_THREAD], POLLIN, 0};
-    struct timespec time = clock_timespec(ns);
     if (engine_is_disowned(engine)) polled.fd = -1;
-    if (ppoll(&polled, 1, &time, NULL) <= 0) return false; /* EINTR ends the sleep early */
+    if (waits_poll(&polled, 1, ns) <= 0) return false; /* EINTR ends the sleep early */
     if (polled.revents & POLLNVAL) usleep(ENGINE_DISOWNED_US);
     engine_sleep_take_wake(engine, POLLER_THREAD);
     return true;

@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include "base/clock.h"
+#include "portable/waits.h"
 #include "progress/engine.h"
 #include "progress/engine_sleep.h"
 #include "progress/engine_step.h"
@@ -30,7 +31,7 @@ static void sleep_on_condition(struct engine *engine, int ms)
     engine->stats->sleeps++;
     pthread_mutex_lock(&engine->sleep_lock);
     lock_give(&engine->lock);
-    pthread_cond_timedwait(&engine->changed, &engine->sleep_lock, &until);
+    waits_condition(&engine->changed, &engine->sleep_lock, &until);
     pthread_mutex_unlock(&engine->sleep_lock);
     engine_lock(engine);
     engine->n_sleepers--;

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/clear.h"
@@ -12,6 +11,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/user_op.h"
+#include "portable/wake.h"
 #include "progress/plan_cache.h"
 #include "state/group_state.h"
 #include "tool/tool.h"
@@ -231,11 +231,8 @@ void work_end(struct tutti_work *work, int status, const char *text)
     if (work->async) engine_count_async(engine, -1);
     /* release: see work_ended */
     atomic_store_explicit(&work->ended, true, memory_order_release);
-    if (work->event_fd >= 0) { /* after `ended`, because the woken thread reads the status without the lock */
-        uint64_t one = 1;
-        ssize_t written = write(work->event_fd, &one, sizeof one);
-        (void)written; /* the eventfd cannot be full */
-    }
+    /* After `ended`, because the woken thread reads the status without the lock. */
+    if (work->event_fd >= 0) wake_send(work->event_fd);
     if (work->callback != NULL)
         TAILQ_INSERT_TAIL(&engine->callbacks, work, link); /* keeps the engine's reference until the callback has run */
     else

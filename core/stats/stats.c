@@ -12,6 +12,7 @@
 #include "base/file_limit.h"
 #include "base/forked.h"
 #include "base/log.h"
+#include "portable/files.h"
 
 enum { FILE_BYTES = sizeof(tutti_stats_page) + TUTTI_STATS_SLOTS * sizeof(tutti_stats_slot) };
 
@@ -48,7 +49,7 @@ static tutti_stats_slot *slot_of(tutti_stats *stats)
 static bool open_file(void)
 {
     if (!env_bool("TUTTI_STATS", true) || !file_limit_allows(FILE_BYTES)) return false;
-    int fd = memfd_create(TUTTI_STATS_FILE, MFD_CLOEXEC);
+    int fd = files_published(TUTTI_STATS_FILE);
     void *memory = MAP_FAILED;
     if (fd >= 0 && ftruncate(fd, FILE_BYTES) == 0)
         memory = mmap(NULL, FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -62,8 +63,7 @@ static bool open_file(void)
     file.fd = fd;
     file.n_used = 0;
     file.pid = getpid();
-    *file.page = (tutti_stats_page){.magic = TUTTI_STATS_MAGIC,
-                                    .version = TUTTI_STATS_VERSION,
+    *file.page = (tutti_stats_page){.version = TUTTI_STATS_VERSION,
                                     .slot_bytes = sizeof(tutti_stats_slot),
                                     .n_slots = TUTTI_STATS_SLOTS,
                                     .first = sizeof *file.page,

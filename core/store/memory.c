@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/sized.h"
+#include "portable/waits.h"
 #include "store/store_impl.h"
 #include "store/table.h"
 
@@ -23,7 +24,7 @@ static bool wait_for_change(struct memory *memory, int64_t deadline_ns)
     if (deadline_ns == CLOCK_NEVER) return pthread_cond_wait(&memory->changed, &memory->lock) == 0;
     if (deadline_ns <= clock_now_ns()) return false;
     struct timespec until = clock_timespec(deadline_ns);
-    return pthread_cond_timedwait(&memory->changed, &memory->lock, &until) != ETIMEDOUT;
+    return waits_condition(&memory->changed, &memory->lock, &until) != ETIMEDOUT;
 }
 
 static int call_memory(tutti_store *store, const struct store_request *request, struct store_reply *reply)
@@ -57,11 +58,7 @@ static const struct store_class memory_class = {.call = call_memory, .close = cl
 
 static void init_lock(struct memory *memory)
 {
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&memory->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
+    waits_condition_init(&memory->changed);
     pthread_mutex_init(&memory->lock, NULL);
 }
 

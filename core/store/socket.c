@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/forked.h"
+#include "portable/sockets.h"
 
 enum {
     SOCKET_LOST_MS = 6000,
@@ -32,13 +33,10 @@ int socket_poll(int fd, short events, int64_t deadline_ns)
  * sending. */
 static void set_options(int fd)
 {
-    int on = 1, idle = 2, interval = 1, count = 4, lost_ms = SOCKET_LOST_MS;
+    static const struct sockets_probes probes = {.idle_s = 2, .interval_s = 1, .count = 4, .lost_ms = SOCKET_LOST_MS};
+    int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
-    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &lost_ms, sizeof lost_ms);
+    sockets_set_probes(fd, &probes);
 }
 
 /* True if the socket is connected to itself: connecting to an unused ephemeral port of this host may select the same
@@ -65,7 +63,7 @@ void socket_close(int fd)
 /* Returns a connected socket, or -1 with errno set. */
 static int connect_address(const struct addrinfo *address, int64_t deadline_ns)
 {
-    int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd = sockets_open(address->ai_family, SOCK_STREAM, false);
     if (fd < 0) return -1;
     forked_gives_up(fd); /* before connecting: another thread may fork meanwhile */
     int error = connect(fd, address->ai_addr, address->ai_addrlen) == 0 ? 0 : errno;

@@ -2,10 +2,10 @@
 
 #include <pthread.h>
 #include <stdio.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/ticks.h"
+#include "portable/process.h"
 #include "trace/trace_file.h"
 
 enum { DEPTH_MAX = 16, BUFFERED = 128 };
@@ -36,7 +36,7 @@ void trace_ranges_push(void *argument, const char *name)
     (void)argument;
     int depth = own.depth++;
     if (depth >= DEPTH_MAX) return;
-    if (own.thread == 0) own.thread = (uint32_t)syscall(SYS_gettid);
+    if (own.thread == 0) own.thread = process_thread();
     tutti_trace_range *range = &own.open[depth];
     *range = (tutti_trace_range){.begin = ticks_now(), .thread = own.thread, .depth = (uint32_t)depth};
     snprintf(range->name, sizeof range->name, "%s", name);

@@ -29,7 +29,7 @@ static void visit_folder(const char *folder, void (*visit)(const char *path))
 
 void sources_visit(void (*visit)(const char *path))
 {
-    static const char *const folders[] = {"include", "core", "backends", "train", "tools", "examples"};
+    static const char *const folders[] = {"include", "core", "portable", "backends", "train", "tools", "examples"};
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) visit_folder(folders[i], visit);
 }
 

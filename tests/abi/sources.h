@@ -3,7 +3,7 @@
 #define TESTS_SOURCES_H
 
 /* Call visit for each .c and .h file, with its path from the top of the repository.  The first one covers include,
- * core, backends, train, tools and examples, the second one tests. */
+ * core, portable, backends, train, tools and examples, the second one tests. */
 void sources_visit(void (*visit)(const char *path));
 void sources_visit_tests(void (*visit)(const char *path));
 

@@ -158,7 +158,8 @@ static void check_folder(const char *folder)
 
 static void test_pages(void **state)
 {
-    static const char *const folders[] = {"core", "backends", "train", "include", "tools", "examples", "tests", "docs"};
+    static const char *const folders[] = {"core",  "portable", "backends", "train", "include",
+                                          "tools", "examples", "tests",    "docs"};
     (void)state;
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
         char path[LINE_MOST];

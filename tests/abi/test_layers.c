@@ -24,28 +24,29 @@ struct layer {
 };
 
 static const struct layer core_layers[] = {
-    {"base", ""},
-    {"store", "base"},
+    {"portable", ""}, /* beside core: the calls of each operating system */
+    {"base", "portable"},
+    {"store", "base portable"},
     {"op", "base"},
     {"plan", "base"},
     {"coll", "plan op base"},
     {"plugin", "base"},
     {"tool", "plugin base"},
-    {"stats", "base"},
-    {"trace", "tool store base"},
-    {"bootstrap", "store base"},
+    {"stats", "base portable"},
+    {"trace", "tool store base portable"},
+    {"bootstrap", "store base portable"},
     {"state", "bootstrap plugin coll plan op base"},
-    {"progress", "state tool stats coll plan op base"},
+    {"progress", "state tool stats coll plan op base portable"},
     {"diagnose", "progress state plan op base"},
     {"group", "diagnose progress state trace tool stats bootstrap plugin coll plan op store base"},
     {"dispatch", "group diagnose progress state tool stats coll plan op base"},
-    {"api", "dispatch group diagnose progress state trace tool stats bootstrap plugin coll plan op store base"},
+    {"api",
+     "dispatch group diagnose progress state trace tool stats bootstrap plugin coll plan op store base portable"},
 };
 
 static const struct layer tcp_layers[] = {
-    {"base", ""},    {"net", "base"},
-    {"shm", "base"}, {"shm/coll", "shm base"},
-    {"p2p", "base"}, {".", "p2p shm/coll shm net base"},
+    {"portable", ""},         {"base", ""},   {"net", "base portable"}, {"shm", "base"},
+    {"shm/coll", "shm base"}, {"absent", ""}, {"p2p", "base"},          {".", "p2p shm/coll shm absent net base"},
 };
 
 #define N(array) ((int)(sizeof(array) / sizeof *(array)))
@@ -220,7 +221,7 @@ static const struct rule {
     {"train/*", PUBLIC " <tutti/train/*>"}, /* what it lacks there, other programs lack too */
     {"tools/*", PUBLIC " <tutti/stats.h> <tutti/trace.h> common/* bench/* run/* conformance/* info/* trace/*"},
     {"backends/nccl/*", KIT " cuda/*"},
-    {"backends/tcp/*", KIT " tcp/*"},
+    {"backends/tcp/*", KIT " tcp/* portable/*"},
     {"backends/*/*", KIT},
     /* algorithms are pure */
     {"core/coll/*", "<tutti/types.h> <tutti/backend.h> <tutti/tutti.h> */*"},
@@ -229,6 +230,7 @@ static const struct rule {
     {"core/op/*", "<tutti/types.h> <tutti/backend.h> <tutti/tutti.h> */*"},
     {"core/store/*", "<tutti/types.h> <tutti/store.h> */*"},
     {"core/*", "<tutti/*> */*"},
+    {"portable/*", "portable/*"},
     /* the public headers build on each other */
     {"include/tutti/backend.h", "<tutti/op.h> <tutti/types.h> <tutti/stats.h> <tutti/store.h>"},
     {"include/tutti/match.h", "<tutti/backend.h>"},
@@ -277,7 +279,8 @@ static void check_include(const char *path, const struct rule *rule, const char 
     if (quote != '"' || own) return;
     if (strncmp(path, "core/", 5) == 0) check_use(core_layers, N(core_layers), path + 5, include, "includes");
     if (strncmp(path, "backends/tcp/", 13) == 0)
-        check_use(tcp_layers, N(tcp_layers), path + 13, include + 4, "includes");
+        check_use(tcp_layers, N(tcp_layers), path + 13, strncmp(include, "tcp/", 4) == 0 ? include + 4 : include,
+                  "includes");
 }
 
 static void check_file(const char *path)

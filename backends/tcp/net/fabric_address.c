@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "portable/sockets.h"
 #include "tcp/net/fabric_impl.h"
 
 static const void *ip_of(const struct sockaddr *address)
@@ -95,7 +96,7 @@ static bool find_route(const char *host, struct iface *own)
     if (getaddrinfo(name, "9", &hints, &found) != 0) return false;
     bool done = false;
     for (struct addrinfo *to = found; to != NULL && !done; to = to->ai_next) {
-        int fd = socket(to->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+        int fd = sockets_open(to->ai_family, SOCK_DGRAM, true);
         struct sockaddr_storage source;
         socklen_t bytes = sizeof source;
         if (fd < 0) continue;

@@ -3,28 +3,15 @@
  *
  * All ranks must come to the same result, or their plans would not match.  Each rank applies the same rule to the same
  * data, the address book, so no rank waits for another here. */
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 
+#include "portable/process.h"
 #include "tcp/net/fabric_impl.h"
 #include "tcp/net/hosts.h"
 
-/* Returns a number for the kernel that runs since its start, and its network namespace, or 0 without /proc.  Containers
- * with their own network count as hosts. */
 uint64_t fabric_host_id(void)
 {
-    enum { UUID = 36 };
-    char boot[UUID];
-    struct stat network;
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-    bool is_read = file != NULL && fread(boot, UUID, 1, file) == 1;
-    if (file != NULL) fclose(file);
-    if (!is_read || stat("/proc/self/ns/net", &network) != 0) return 0;
-    uint64_t id = UINT64_C(0xcbf29ce484222325) ^ network.st_ino; /* FNV-1a */
-    for (int i = 0; i < UUID; i++) id = (id ^ (uint8_t)boot[i]) * UINT64_C(0x100000001b3);
-    return id != 0 ? id : 1;
+    return process_host();
 }
 
 static const struct wire_address *address_of(const struct fabric *fabric, int32_t rank)

@@ -3,7 +3,7 @@
  * process's descriptors. */
 #include <dirent.h>
 #include <fcntl.h>
-#include <linux/tcp.h> /* the C library's tcp_info lacks newer fields */
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 
+#include "portable/sockets.h"
 #include "tcp/net/fabric_impl.h"
 
 enum {
@@ -20,10 +21,6 @@ enum {
     UNSENT_BYTES = 256 << 10,       /* of each of several rails */
     PROBE_MS = 1000 /* maximum interval between retransmissions, or between keepalive probes of an idle link */
 };
-
-#ifndef TCP_RTO_MAX_MS
-#define TCP_RTO_MAX_MS 44 /* Linux 6.15; older kernels retransmit at growing intervals */
-#endif
 
 bool fabric_is_same_address(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
 {
@@ -71,7 +68,7 @@ static int find_in_batch(int first, int n, const struct sockaddr_storage *own, c
     return -1;
 }
 
-/* Finds the socket without /proc: poll() reports which of many descriptors are open. */
+/* Finds the socket where no folder lists descriptors: poll() reports which of many descriptors are open. */
 static int find_by_number(const struct sockaddr_storage *own, const struct sockaddr_storage *peer)
 {
     enum { MAX = 1 << 20 };
@@ -85,7 +82,7 @@ static int find_by_number(const struct sockaddr_storage *own, const struct socka
 
 static int find_socket(const struct sockaddr_storage *own, const struct sockaddr_storage *peer)
 {
-    DIR *folder = opendir("/proc/self/fd");
+    DIR *folder = sockets_folder() != NULL ? opendir(sockets_folder()) : NULL;
     if (folder == NULL) return find_by_number(own, peer);
     int found = -1;
     struct dirent *entry;
@@ -103,18 +100,18 @@ static void set_option(int fd, int level, int name, int value)
     setsockopt(fd, level, name, &value, sizeof value);
 }
 
-/* Sets the options.  TCP_USER_TIMEOUT is not among them: it would also end the link to a peer that reads slowly. */
+/* Sets the options.  lost_ms is not among them: it would also end the link to a peer that reads slowly. */
 static void tune_socket(const struct fabric *fabric, int fd)
 {
+    int count = fabric->silent_ms / PROBE_MS - 1; /* the first one comes after PROBE_MS of silence, and each waits */
+    struct sockets_probes probes = {.idle_s = PROBE_MS / 1000,
+                                    .interval_s = PROBE_MS / 1000,
+                                    .count = count > 1 ? count : 1,
+                                    .retransmission_ms = PROBE_MS};
     if (fd < 0) return;
     fcntl(fd, F_SETFD, FD_CLOEXEC);
     set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-    set_option(fd, IPPROTO_TCP, TCP_RTO_MAX_MS, PROBE_MS);
-    set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-    set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, PROBE_MS / 1000);
-    set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, PROBE_MS / 1000);
-    int probes = fabric->silent_ms / PROBE_MS - 1; /* the first one comes after PROBE_MS of silence, and each waits */
-    set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, probes > 1 ? probes : 1);
+    sockets_set_probes(fd, &probes);
 }
 
 void fabric_tune_listener(const struct fabric *fabric, const struct sockaddr_storage *own)
@@ -145,15 +142,13 @@ static bool find_addresses(const struct msg_rail *rail, struct sockaddr_storage 
 
 bool fabric_host_answers(struct fabric_link *link)
 {
-    enum { ESTABLISHED = 1 }; /* TCP_ESTABLISHED of <netinet/tcp.h>, which conflicts with <linux/tcp.h> */
     struct sockaddr_storage own, peer;
-    struct tcp_info info;
-    socklen_t bytes = sizeof info;
+    struct sockets_state state;
     if (!find_addresses(&link->msg.first, &own, &peer)) return false;
     int fd = find_socket(&own, &peer);
-    if (fd < 0 || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return false;
+    if (!sockets_read_state(fd, &state)) return false;
     tune_socket(link->fabric, fd);
-    return info.tcpi_state == ESTABLISHED;
+    return state.is_established;
 }
 
 void fabric_tune_rail(struct fabric_link *link, struct msg_rail *rail)
@@ -170,7 +165,7 @@ void fabric_tune_rail(struct fabric_link *link, struct msg_rail *rail)
 
 void fabric_limit_unsent(const struct msg_rail *rail)
 {
-    if (rail->fd >= 0) set_option(rail->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, UNSENT_BYTES);
+    if (rail->fd >= 0) sockets_limit_unsent(rail->fd, UNSENT_BYTES);
 }
 
 /* ---- silence ------------------------------------------------------------------------------------------------- */
@@ -183,15 +178,12 @@ void fabric_limit_unsent(const struct msg_rail *rail)
  * is no sign of silence, because unsent data need no acknowledgement. */
 static bool is_silent(struct msg_rail *rail, int silent_ms, int64_t now, bool is_late)
 {
-    struct tcp_info info;
-    socklen_t bytes = sizeof info;
-    memset(&info, 0, sizeof info); /* an older kernel fills fewer fields */
-    if (rail->fd < 0 || getsockopt(rail->fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return false;
-    if (is_late || info.tcpi_unacked == 0 || info.tcpi_bytes_acked != rail->acked) rail->acked_ns = now;
-    rail->acked = info.tcpi_bytes_acked;
-    bool asked = info.tcpi_retransmits > 1 || info.tcpi_probes > 1;
+    struct sockets_state state;
+    if (!sockets_read_state(rail->fd, &state)) return false;
+    if (is_late || state.unacked == 0 || state.acked != rail->acked) rail->acked_ns = now;
+    rail->acked = state.acked;
     bool owes = (now - rail->acked_ns) / 1000000 > silent_ms;
-    return asked && (owes || info.tcpi_last_ack_recv > (uint32_t)silent_ms);
+    return state.asked > 1 && (owes || state.since_last_ack_ms > (uint32_t)silent_ms);
 }
 
 /* Drops the link and resets its connection.  A regular close would wait behind unacknowledged data. */

@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
+#include "portable/sockets.h"
 #include "tcp/net/fabric_impl.h"
 
 static bool is_accepting(const struct fabric *fabric)
@@ -98,7 +99,7 @@ static void add_unauthenticated(const struct fabric_unauthenticated *before, int
 
 static bool scan_descriptors(const struct fabric *fabric, const struct listeners *listeners, struct scan *scan)
 {
-    DIR *folder = opendir("/proc/self/fd");
+    DIR *folder = sockets_folder() != NULL ? opendir(sockets_folder()) : NULL;
     if (folder == NULL) return false;
     struct dirent *entry;
     while ((entry = readdir(folder)) != NULL) {

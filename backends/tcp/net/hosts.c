@@ -17,12 +17,13 @@ static int compare_hosts(const struct order *order, int32_t a, int32_t b)
     return memcmp(x->ip, y->ip, sizeof x->ip);
 }
 
+static _Thread_local const struct order *sorted_by; /* qsort_r has another form on every system */
+
 /* Compares two ranks by host, then by rank. */
-static int compare_ranks(const void *a, const void *b, void *argument)
+static int compare_ranks(const void *a, const void *b)
 {
-    const struct order *by = argument;
     int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-    int order = compare_hosts(by, x, y);
+    int order = compare_hosts(sorted_by, x, y);
     return order != 0 ? order : (x > y) - (x < y);
 }
 
@@ -35,7 +36,8 @@ bool hosts_first_ranks(const struct wire_address **address, int32_t n, int32_t *
         order[i] = i;
         by.by_host &= address[i]->host != 0;
     }
-    qsort_r(order, (size_t)n, sizeof *order, compare_ranks, &by);
+    sorted_by = &by;
+    qsort(order, (size_t)n, sizeof *order, compare_ranks);
     for (int32_t i = 0; i < n; i++) {
         bool same = i > 0 && compare_hosts(&by, order[i - 1], order[i]) == 0;
         first[order[i]] = same ? first[order[i - 1]] : order[i];

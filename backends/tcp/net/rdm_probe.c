@@ -10,13 +10,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "portable/sockets.h"
 #include "tcp/net/rdm.h"
 
 enum { BACKLOG = 64 };
 
 static int new_socket(const struct wire_address *address)
 {
-    return socket(address->family == 4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    return sockets_open(address->family == 4 ? AF_INET : AF_INET6, SOCK_STREAM, false);
 }
 
 static bool start_listening(int fd, struct wire_address *own)
@@ -50,7 +51,7 @@ void rdm_close_probes(struct fabric *fabric)
 void rdm_accept_probes(struct fabric *fabric)
 {
     for (int i = 0, fd; fabric->rdm.listener >= 0 && i < BACKLOG; i++) {
-        if ((fd = accept4(fabric->rdm.listener, NULL, NULL, SOCK_CLOEXEC)) < 0) return;
+        if ((fd = sockets_accept(fabric->rdm.listener)) < 0) return;
         close(fd);
     }
 }

@@ -2,9 +2,9 @@
  * naps, if the provider had no space for a message or has no descriptor. */
 #include <errno.h>
 #include <string.h>
-#include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "portable/sockets.h"
 #include "tcp/net/rdm.h"
 
 enum { NAP_MIN_US = 50, NAP_MAX_US = 5000, POLLS_PER_CHECK = 32 };
@@ -16,9 +16,10 @@ static int64_t tick_ns(const struct fabric *fabric)
 
 int rdm_open_timer(struct fabric *fabric)
 {
-    fabric->rdm.timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    fabric->rdm.timer_fd = sockets_timer();
     if (fabric->rdm.timer_fd < 0)
-        return fabric->config.host->error(TUTTI_ERR_SYSTEM, "timerfd_create failed: %s", strerror(errno));
+        return fabric->config.host->error(
+            TUTTI_ERR_SYSTEM, "datagram endpoints need a timer, and the system has none: %s", strerror(errno));
     fabric->rdm.tick_ns = fabric->config.host->now_ns() + tick_ns(fabric);
     return TUTTI_OK;
 }
@@ -42,8 +43,7 @@ static void set_timer(struct fabric *fabric, bool naps)
     int64_t nap = (int64_t)fabric->rdm.nap_us * 1000;
     if (naps && nap < left) left = nap;
     if (left < 1) left = 1;
-    struct itimerspec at = {.it_value = {.tv_sec = left / 1000000000, .tv_nsec = left % 1000000000}};
-    timerfd_settime(fabric->rdm.timer_fd, 0, &at, NULL);
+    sockets_set_timer(fabric->rdm.timer_fd, left);
     if (fabric->rdm.nap_us < NAP_MAX_US) fabric->rdm.nap_us *= 2;
     fabric->rdm.timed_ns = fabric->rdm.tick_ns;
     fabric->rdm.naps = naps;

@@ -1,0 +1,8 @@
+#include "portable/environment.h"
+
+#include <stdlib.h>
+
+char *environment_get(const char *name)
+{
+    return secure_getenv(name);
+}
