@@ -423,7 +423,8 @@ typedef struct tutti_backend {
      * first group.
      *
      * The core first polls for 0.1 ms, then calls arm again before it sleeps for longer.  So an event that arrives
-     * during the first call need not make a descriptor readable if the second call finds it.
+     * during the first call need not make a descriptor readable if the second call finds it.  A backend whose stores
+     * and loads are ordered by fences needs no second call.
      *
      * Optional: without it the core sleeps in short intervals.  Without arm and notify it calls progress of an idle
      * tree every 20 ms, for control messages. */
