@@ -45,8 +45,8 @@ static const struct layer core_layers[] = {
 };
 
 static const struct layer tcp_layers[] = {
-    {"portable", ""},         {"base", ""},   {"net", "base portable"}, {"shm", "base"},
-    {"shm/coll", "shm base"}, {"absent", ""}, {"p2p", "base"},          {".", "p2p shm/coll shm absent net base"},
+    {"portable", ""},         {"base", ""},       {"net", "base portable"}, {"shm", "base"},
+    {"shm/coll", "shm base"}, {"absent", "base"}, {"p2p", "base"},          {".", "p2p shm/coll shm absent net base"},
 };
 
 #define N(array) ((int)(sizeof(array) / sizeof *(array)))
