@@ -129,7 +129,7 @@ static bool is_first(const struct tcp_group *self)
     return self->first == self;
 }
 
-/* Ends an entry that may have sent messages: see shm_settle. */
+/* Ends an entry that may have sent messages and is not an operation: see shm_settle. */
 static void settle(const struct tcp_group *self)
 {
     if (self->first != NULL && self->first->shm != NULL) shm_settle(self->first->shm);
@@ -168,17 +168,15 @@ static int32_t tcp_drain(void *state)
 static int tcp_send(void *state, tutti_request *request)
 {
     struct tcp_group *self = state;
-    int status = proto_send(&self->group, request);
-    settle(self);
-    return status;
+    if (self->first != NULL && self->first->shm != NULL) shm_settle_sometimes(self->first->shm);
+    return proto_send(&self->group, request);
 }
 
 static int tcp_recv(void *state, tutti_request *request)
 {
     struct tcp_group *self = state;
-    int status = proto_recv(&self->group, request);
-    settle(self);
-    return status;
+    if (self->first != NULL && self->first->shm != NULL) shm_settle_sometimes(self->first->shm);
+    return proto_recv(&self->group, request);
 }
 
 static int tcp_recv_reduce(void *state, tutti_request *request)

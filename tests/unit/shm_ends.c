@@ -189,7 +189,9 @@ int ends_run_op(struct end *end, struct coll_segment *coll, struct coll_list *ru
 {
     int ended = 0;
     tutti_request request = {.fingerprint = number, .owner = &ended};
-    if (coll_begin(coll, op, &request, running) == TUTTI_REQUEST_DONE) return 1;
+    bool done = coll_begin(coll, op, &request, running) == TUTTI_REQUEST_DONE;
+    shm_settle(&end->shm); /* for the core, whose progress thread makes progress after the last call */
+    if (done) return 1;
     while (ended == 0 && end->lost == 0) {
         if (coll_progress(running) + shm_progress(&end->shm) > 0 || !ends_find_nothing(end, running)) continue;
         struct pollfd doorbell = {end->shm.doorbell_fd, POLLIN, 0};

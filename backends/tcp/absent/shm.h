@@ -74,6 +74,11 @@ static inline void shm_settle(struct shm *shm)
     (void)shm;
 }
 
+static inline void shm_settle_sometimes(struct shm *shm)
+{
+    (void)shm;
+}
+
 static inline int coll_reserve(struct shm *shm, int32_t n, const int32_t *global_ranks)
 {
     (void)shm, (void)n, (void)global_ranks;

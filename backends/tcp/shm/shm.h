@@ -168,6 +168,7 @@ struct shm {
     size_t bytes;
     char *base;
     bool armed, is_unsettled;
+    int n_unsettled;                                    /* operations begun since */
     uint64_t unsettled[SHM_STORES][SHM_RANKS_MAX / 64]; /* bits of local ranks: see shm_settle */
     bool has_lost;                                      /* at least one peer's link has ended */
     unsigned rounds;                                    /* progress calls, for periodic checks */
@@ -328,7 +329,7 @@ static inline int shm_local_rank(const struct shm *shm, int32_t rank)
     return shm != NULL ? shm->local_rank_of[rank] : -1;
 }
 
-/* Implements transport_ops.send.  The caller calls shm_settle later. */
+/* Implements transport_ops.send. */
 int shm_send(struct shm *shm, int local_rank, const struct transport_header *header, const void *payload, size_t bytes);
 /* True if a message would enter the ring at once. */
 bool shm_fits(struct shm *shm, int local_rank, size_t bytes);
@@ -378,12 +379,19 @@ void shm_ring_doorbell(struct shm *shm, int local_rank);
 void shm_wake_writer(struct shm *shm, int local_rank);
 void shm_settle_all(struct shm *shm);
 
-/* Repeats the checks of shm_wake and shm_wake_writer behind a fence, so that no wake-up is lost.  Every function of
- * this layer that lets the rank wait calls it.  Their caller calls it after shm_send and shm_arm, before it returns to
- * the core. */
+/* Repeats the checks of shm_wake and shm_wake_writer behind a fence, so that no wake-up is lost.  Functions of this
+ * layer that let the rank wait call it.  Their caller calls it after shm_arm, and shm_settle_sometimes before
+ * shm_send. */
 static inline void shm_settle(struct shm *shm)
 {
     if (shm->is_unsettled) shm_settle_all(shm);
+}
+
+/* Begins an operation: settles if several have begun since a store.  Their own checks find most sleepers. */
+static inline void shm_settle_sometimes(struct shm *shm)
+{
+    enum { OPERATIONS = 8 };
+    if (shm->is_unsettled && ++shm->n_unsettled >= OPERATIONS) shm_settle_all(shm);
 }
 
 static inline void shm_unsettle(struct shm *shm, enum shm_store store, int local_rank)

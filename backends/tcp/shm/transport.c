@@ -83,7 +83,7 @@ static bool poll_peer(struct transport *transport, int32_t rank)
         found = shm_read(shm, local_rank, 1);
     }
     shm_polled(shm, found != 0);
-    shm_settle(shm);
+    if (found == 0) shm_settle(shm);
     return found != 0;
 }
 

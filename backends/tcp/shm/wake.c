@@ -8,9 +8,12 @@
  *
  * The sleeper has its fence in shm_arm.  A fence right behind each of the writer's stores would make the writer wait
  * until it owns the cache line, which the reader still holds.  So the writer checks twice.  The first check comes at
- * once, without a fence: it finds a peer that has been asleep for a while.  The second one, shm_settle, has the fence.
- * It covers all stores since the last one, and comes once per call, when the rank has nothing else to do or is about to
- * return to the program, yield or sleep.  By then the stores have mostly reached the cache.
+ * once, without a fence: it finds a peer that has been asleep for a while.  The second one, shm_settle, has the fence
+ * and covers all stores since the last one.  It comes when the rank waits, yields or sleeps, and at the latest
+ * after a few more operations.  If the program makes no call, the progress thread makes progress once it notices that,
+ * within 100 ms, and settles: it takes the lock that the caller has released, so the caller's stores happen before its
+ * fence.  So a wake-up may be late, but it is not lost.  It is rarely late, because the core lets a sleeper check again
+ * after 0.1 ms, before it sleeps for longer.
  *
  * The same holds for `wants_space`, which a writer sets before it sleeps, and for the reader's counts.  The sequences
  * are checked under the C11 and arm64 memory models by tests/litmus/wake.order.
@@ -66,6 +69,7 @@ void shm_settle_all(struct shm *shm)
     /* seq_cst: pairs with the fence in shm_arm */
     atomic_thread_fence(memory_order_seq_cst);
     shm->is_unsettled = false;
+    shm->n_unsettled = 0;
     for (int store = 0; store < SHM_STORES; store++)
         for (int word = 0; word * 64 < shm->n; word++) {
             uint64_t left = shm->unsettled[store][word];

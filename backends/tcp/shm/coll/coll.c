@@ -121,9 +121,12 @@ static inline void count_tensors(const struct coll_segment *segment, const struc
     if (op->out != NULL || op->list != NULL) transport_count_received(transport, op->bytes * blocks);
 }
 
+enum { SETTLE_POLLS = 8 }; /* polls after which this rank's stores have mostly reached the cache */
+
 int coll_begin(struct coll_segment *segment, const tutti_op *wanted, tutti_request *request, struct coll_list *running)
 {
     if (segment->state != COLL_READY) return TUTTI_ERR_UNSUPPORTED;
+    shm_settle_sometimes(segment->shm);
     struct coll_op *op = take_spare(segment);
     if (op == NULL) op = calloc(1, sizeof *op);
     if (op == NULL) return segment->host->error(TUTTI_ERR_NO_MEMORY, "no memory for another pending collective");
@@ -139,11 +142,11 @@ int coll_begin(struct coll_segment *segment, const tutti_op *wanted, tutti_reque
     bool polls = runs && status == 1 && !wanted->async && op->path != COLL_DIRECT;
     for (int i = 0; polls && i < segment->shm->polls && status == 1; i++) {
         shm_pause(segment->shm);
+        if (i == SETTLE_POLLS) shm_settle(segment->shm);
         status = coll_advance(segment, op, &moved);
     }
     if (polls) shm_polled(segment->shm, status != 1);
     if (status == TUTTI_OK) {
-        shm_settle(segment->shm);
         recycle(segment, op);
         return TUTTI_REQUEST_DONE;
     }
@@ -153,7 +156,6 @@ int coll_begin(struct coll_segment *segment, const tutti_op *wanted, tutti_reque
     /* Queue a failed operation too: its failure belongs to the request, and the next progress call finds it again. */
     if (!segment->linked) LIST_INSERT_HEAD(running, segment, link);
     segment->linked = true;
-    shm_settle(segment->shm);
     return TUTTI_REQUEST_PENDING;
 }
 
