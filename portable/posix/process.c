@@ -2,8 +2,12 @@
 #include "portable/process.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <unistd.h>
+
+enum { WATCH_US = 100000 };
 
 void process_scope(char *text, size_t size)
 {
@@ -28,8 +32,23 @@ int process_watch(pid_t pid)
     return -1;
 }
 
+static void *watch_parent(void *argument)
+{
+    pid_t parent = (pid_t)(intptr_t)argument;
+    while (getppid() == parent) usleep(WATCH_US);
+    kill(getpid(), SIGKILL);
+    return NULL;
+}
+
+/* A thread looks, because POSIX reports a parent's death to nobody. */
 void process_end_with_parent(void)
 {
+    pthread_t thread;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    if (pthread_create(&thread, NULL, watch_parent, (void *)(intptr_t)getppid()) == 0) pthread_detach(thread);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 pid_t process_parent(pid_t pid)
