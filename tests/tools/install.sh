@@ -2,7 +2,7 @@
 # Installs a build into a folder of its own.  Builds the README's program or the plug-in against it, from another
 # folder.
 #
-#   tests/tools/install.sh SOURCE BUILD pkg-config|find_package|my_backend
+#   tests/tools/install.sh SOURCE BUILD pkg-config|static|find_package|my_backend
 set -euo pipefail
 source=$1 build=$2 how=$3
 work=$(mktemp -d)
@@ -24,6 +24,19 @@ with_pkg-config() {
     [[ -e $(pkg-config --variable=backenddir tutti)/libtutti_tcp.so ]]
     [[ -s $work/moved/share/bash-completion/completions/tutti-run && -s $work/moved/share/zsh/site-functions/_tutti-run ]]
     [[ -s $work/moved/share/fish/vendor_completions.d/tutti-run.fish ]]
+}
+
+# Links libtutti.a.  The program loads its backend nevertheless.
+with_static() {
+    export PKG_CONFIG_PATH TUTTI_BACKEND_PATH
+    PKG_CONFIG_PATH=$(dirname "$(find "$work/moved" -name tutti.pc)")
+    TUTTI_BACKEND_PATH=$(pkg-config --variable=backenddir tutti_static)
+    # shellcheck disable=SC2046
+    cc program.c $(pkg-config --static --cflags --libs tutti_static) -o program
+    if readelf -d program | grep libtutti; then return 1; fi
+    # no names but the public ones
+    nm -g --defined-only "$(pkg-config --variable=libdir tutti_static)"/libtutti*.a |
+        awk 'NF == 3 && $3 !~ /^tutti_/ {print; wrong = 1} END {exit wrong}'
 }
 
 with_find_package() {

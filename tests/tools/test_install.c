@@ -24,6 +24,13 @@ static void with_pkg_config(void **state)
     build_and_run("pkg-config");
 }
 
+static void with_static(void **state)
+{
+    (void)state;
+    if (access(TUTTI_BUILD_DIR "/lib/libtutti.a", F_OK) != 0) skip(); /* TUTTI_STATIC is off */
+    build_and_run("static");
+}
+
 static void with_find_package(void **state)
 {
     (void)state;
@@ -40,6 +47,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(with_pkg_config),
+        cmocka_unit_test(with_static),
         cmocka_unit_test(with_find_package),
         cmocka_unit_test(with_a_plug_in),
     };
