@@ -1,0 +1,17 @@
+# Installs tutti-fake-gpu and the stand-ins for CUDA's driver and NCCL, for programs that test their nccl path without a
+# GPU (docs/fake-gpu.md).  Their folder is none of the loader's, so only programs that ask for them find them.
+option(TUTTI_FAKE_GPU "install the stand-ins for CUDA and NCCL (needs cuda.h and nccl.h)" OFF)
+if(NOT TUTTI_FAKE_GPU)
+  return()
+endif()
+if(NOT CUDA_INCLUDE_DIR OR NOT NCCL_INCLUDE_DIR)
+  message(FATAL_ERROR "TUTTI_FAKE_GPU needs cuda.h and nccl.h: set CUDA_INCLUDE_DIR and NCCL_INCLUDE_DIR, or switch it off")
+endif()
+if(NOT TARGET fake_nccl)
+  add_subdirectory(tests/fakes)
+endif()
+set(TUTTI_FAKES ${CMAKE_INSTALL_LIBDIR}/tutti/fake-gpu)
+file(RELATIVE_PATH TUTTI_FAKES_FROM_BIN ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_PREFIX}/${TUTTI_FAKES})
+configure_file(${PROJECT_SOURCE_DIR}/tests/fakes/tutti-fake-gpu.in ${CMAKE_BINARY_DIR}/bin/tutti-fake-gpu @ONLY)
+install(TARGETS fake_cuda fake_nccl LIBRARY DESTINATION ${TUTTI_FAKES})
+install(PROGRAMS ${CMAKE_BINARY_DIR}/bin/tutti-fake-gpu DESTINATION ${CMAKE_INSTALL_BINDIR})
