@@ -58,7 +58,8 @@ class Tutti(ConanFile):
     def generate(self):
         toolchain = CMakeToolchain(self)
         cuda = "ON" if self.options.cuda else "OFF"
-        toolchain.cache_variables.update({"TUTTI_TESTS": "OFF", "TUTTI_MPI": str(self.options.mpi),
+        toolchain.cache_variables.update({"TUTTI_TESTS": "OFF", "TUTTI_EXAMPLES": "OFF",
+                                          "TUTTI_MPI": str(self.options.mpi),
                                           "TUTTI_BACKEND_CUDA": cuda, "TUTTI_BACKEND_NCCL": cuda})
         toolchain.generate()
 

@@ -43,6 +43,7 @@ class Tutti(CMakePackage):
             mpi = "openmpi" if self.spec["mpi"].name == "openmpi" else "mpich"
         return [
             self.define("TUTTI_TESTS", False),
+            self.define("TUTTI_EXAMPLES", False),
             self.define("TUTTI_MPI", mpi),
             self.define_from_variant("TUTTI_BACKEND_TCP", "tcp"),
             self.define_from_variant("TUTTI_BACKEND_CUDA", "nccl"),
