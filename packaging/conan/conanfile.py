@@ -13,7 +13,7 @@ from conan.tools.system.package_manager import Apk, Apt, Dnf
 
 # What a build needs and installs.
 SOURCES = ("CMakeLists.txt", "LICENSE", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
-FOLDERS = ("backends", "cmake", "core", "docs", "examples", "include", "tests/fakes", "tools", "train")
+FOLDERS = ("backends", "cmake", "core", "docs", "examples", "bindings/fortran", "include", "tests/fakes", "tools", "train")
 
 
 class Tutti(ConanFile):
@@ -58,7 +58,7 @@ class Tutti(ConanFile):
     def generate(self):
         toolchain = CMakeToolchain(self)
         cuda = "ON" if self.options.cuda else "OFF"
-        toolchain.cache_variables.update({"TUTTI_TESTS": "OFF", "TUTTI_EXAMPLES": "OFF",
+        toolchain.cache_variables.update({"TUTTI_TESTS": "OFF", "TUTTI_EXAMPLES": "OFF", "TUTTI_FORTRAN": "OFF",
                                           "TUTTI_MPI": str(self.options.mpi),
                                           "TUTTI_BACKEND_CUDA": cuda, "TUTTI_BACKEND_NCCL": cuda})
         toolchain.generate()

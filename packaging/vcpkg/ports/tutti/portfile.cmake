@@ -10,7 +10,7 @@ else()
   set(mpi OFF)
 endif()
 vcpkg_cmake_configure(SOURCE_PATH "${SOURCE_PATH}"
-  OPTIONS -DTUTTI_TESTS=OFF -DTUTTI_EXAMPLES=OFF -DTUTTI_MPI=${mpi} -DTUTTI_BACKEND_CUDA=OFF -DTUTTI_BACKEND_NCCL=OFF)
+  OPTIONS -DTUTTI_TESTS=OFF -DTUTTI_EXAMPLES=OFF -DTUTTI_FORTRAN=OFF -DTUTTI_MPI=${mpi} -DTUTTI_BACKEND_CUDA=OFF -DTUTTI_BACKEND_NCCL=OFF)
 vcpkg_cmake_install()
 vcpkg_cmake_config_fixup(PACKAGE_NAME Tutti CONFIG_PATH lib/cmake/Tutti)
 vcpkg_fixup_pkgconfig()

@@ -44,6 +44,7 @@ class Tutti(CMakePackage):
         return [
             self.define("TUTTI_TESTS", False),
             self.define("TUTTI_EXAMPLES", False),
+            self.define("TUTTI_FORTRAN", False),
             self.define("TUTTI_MPI", mpi),
             self.define_from_variant("TUTTI_BACKEND_TCP", "tcp"),
             self.define_from_variant("TUTTI_BACKEND_CUDA", "nccl"),
