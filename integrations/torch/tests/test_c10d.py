@@ -12,6 +12,7 @@ import collections
 import os
 import sys
 import tempfile
+import types
 import unittest
 
 os.environ.setdefault("BACKEND", "gloo")
@@ -26,7 +27,14 @@ import torch.distributed as dist  # noqa: E402
 import tutti_torch  # noqa: E402, F401
 
 
-class ProcessGroupGloo:
+class Kind(type):
+    """The type of ProcessGroupGloo, of which each backend is an instance: torch before 2.14 checks that."""
+
+    def __instancecheck__(cls, instance):
+        return isinstance(instance, torch._C._distributed_c10d.Backend)
+
+
+class ProcessGroupGloo(metaclass=Kind):
     """Stands for torch's class of that name, which all paths to a group of Gloo's call, and makes a group of Tutti's."""
 
     def __new__(cls, store, rank, size, timeout=None, **others):
@@ -36,6 +44,9 @@ class ProcessGroupGloo:
 
 
 dist.distributed_c10d.ProcessGroupGloo = ProcessGroupGloo
+if not hasattr(torch._C._distributed_c10d.Backend, "options"):
+    # torch before 2.14 writes the names of a group's ranks into the options of Gloo's class.
+    torch._C._distributed_c10d.Backend.options = types.SimpleNamespace()
 
 from torch.testing._internal.distributed import distributed_test  # noqa: E402
 from torch.testing._internal.distributed.distributed_test import DistributedTest, TestDistBackend  # noqa: E402
