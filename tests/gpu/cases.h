@@ -20,7 +20,7 @@ struct device_case {
 extern const struct device_case nccl_cases[], stage_cases[];
 
 /* nccl_cases.c */
-case_body case_reductions, case_bool, case_moves, case_uneven, case_messages, case_groups, case_refused;
+case_body case_reductions, case_bool, case_counts, case_moves, case_uneven, case_messages, case_groups, case_refused;
 
 /* stream_cases.c */
 case_body case_streams, case_duration, case_capture, case_capture_legacy, case_coalesced;

@@ -73,8 +73,6 @@ int case_bool(tutti_group *group, int rank, int size)
         bool any;
     } ops[] = {{TUTTI_SUM, true}, {TUTTI_MAX, true}, {TUTTI_BOR, true}, {TUTTI_PRODUCT, false}, {TUTTI_BAND, false}};
     tutti_tensor x = on_device(group, 9, TUTTI_BOOL);
-    tutti_stats before, after;
-    EXPECT(tutti_get_stats(group, &before) == TUTTI_OK);
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
         fill(x, is_rank_zero, &rank);
         EXPECT(tutti_all_reduce(x, ops[i].op, &(tutti_opts){.group = group}) == TUTTI_OK);
@@ -82,10 +80,22 @@ int case_bool(tutti_group *group, int rank, int size)
         int stays = ops[i].any || size == 1 ? 0 : 1;
         EXPECT(holds(x, is_rank_zero, &stays));
     }
-    uint64_t bytes = 9 * sizeof ops / sizeof *ops;
+    drop(group, x);
+    return 0;
+}
+
+int case_counts(tutti_group *group, int rank, int size)
+{
+    tutti_tensor x = on_device(group, 9, TUTTI_FLOAT32);
+    tutti_stats before, after;
+    uint64_t bytes = 9 * sizeof(float);
+    fill(x, is_rank_zero, &rank);
+    EXPECT(tutti_get_stats(group, &before) == TUTTI_OK);
+    EXPECT(tutti_all_reduce(x, TUTTI_SUM, &(tutti_opts){.group = group}) == TUTTI_OK);
     EXPECT(tutti_get_stats(group, &after) == TUTTI_OK);
     EXPECT(size == 1 || after.transport.library.sent == before.transport.library.sent + bytes);
     EXPECT(size == 1 || after.transport.library.received == before.transport.library.received + bytes);
+    wait_stream(NULL);
     drop(group, x);
     return 0;
 }
@@ -353,6 +363,7 @@ int case_refused(tutti_group *group, int rank, int size)
 const struct device_case nccl_cases[] = {{"moves", case_moves},
                                          {"reductions", case_reductions},
                                          {"bool", case_bool},
+                                         {"counts", case_counts},
                                          {"uneven", case_uneven},
                                          {"messages", case_messages},
                                          {"streams", case_streams},
