@@ -218,7 +218,8 @@ structs! {
         wire: tutti_traffic,
         retries: u64,
         memory: u64,
-        reserved: [u64; 4],
+        library: tutti_traffic,
+        reserved: [u64; 2],
     }
     tutti_stats {
         operations: [u64; TUTTI_STATS_KINDS],
