@@ -123,8 +123,9 @@ static int check_file(struct registration *registration)
 
 /* ---- joining ------------------------------------------------------------------------------------------------- */
 
-/* True if the store holds the verdict of an attempt that has failed.  Keeps the error message. */
-static bool has_failed_before(const struct registration *registration, int status)
+/* True if the store holds the verdict of an attempt that has failed.  Keeps the error message.  Not inline: its texts
+ * would enlarge the stack of each rank that registers. */
+__attribute__((noinline)) static bool has_failed_before(const struct registration *registration, int status)
 {
     char text[ERROR_TEXT_MAX], verdict[ERROR_TEXT_MAX];
     size_t bytes = 0;
