@@ -199,6 +199,7 @@ static int submit_to(tutti_op *op, const tutti_opts *opts, tutti_work **out)
     if (waits) group_hold(group); /* another thread may destroy the group meanwhile */
     if (work == NULL) status = launch_operation(group, op, fingerprint, opts, async, &work);
     if (status == TUTTI_OK && async) {
+        engine_take_round(engine);
         if (!work_ended(work)) engine_thread_notify(engine);
         hand_out(work, out);
     } else if (status == TUTTI_OK) {

@@ -102,6 +102,7 @@ int engine_new(int local_world_size, const struct engine_hooks *hooks, struct en
     init_sleep(engine);
     init_lists(engine);
     engine->own_core = cores_are_own(local_world_size);
+    engine->has_spare_cores = cores_are_own(2 * local_world_size);
     engine->spins = engine->spins_max = engine->own_core ? SPINS : SPINS_SHARED;
     engine->yields = YIELDS;
     engine->references = 1;

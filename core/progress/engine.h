@@ -120,10 +120,12 @@ struct engine {
     atomic_int callers; /* threads inside engine_wait */
     atomic_int n_async; /* number of active works that no caller may be waiting for */
     atomic_bool stopping;
+    bool has_spare_cores;           /* the thread takes no core from the program */
     _Atomic int64_t alert_until_ns; /* the thread reads control messages without delay until this time */
 
     atomic_bool attending; /* the thread checks often for asynchronous work; it writes this without the lock */
     atomic_bool hurried;   /* the thread's next round comes without a grace */
+    atomic_bool offered;   /* the thread leaves its next round to the next asynchronous call */
 
     pthread_mutex_t sleep_lock; /* taken while the engine's lock is held */
     pthread_cond_t changed;     /* with sleep_lock: signalled when a work has ended or the poller has stopped polling */

@@ -46,6 +46,19 @@ static bool make_progress(struct engine *engine)
     return !called;
 }
 
+/* True if the thread leaves its round to the program's next asynchronous call.  Without spare cores it would take the
+ * program's, and a switch of threads costs more than the round.  A program that calls again and again makes the rounds
+ * itself.  If none comes until the next nap ends, the thread makes the round. */
+static bool leaves_round(struct engine *engine, uint64_t calls)
+{
+    if (engine->n_async == 0 || engine->has_spare_cores) return false;
+    /* relaxed: the lock orders the rounds */
+    bool refused = atomic_exchange_explicit(&engine->offered, false, memory_order_relaxed);
+    if (refused || engine->calls == calls) return false;
+    atomic_store_explicit(&engine->offered, true, memory_order_relaxed);
+    return true;
+}
+
 /* Makes progress on asynchronous operations while no caller does.  Returns when there have been none for a while. */
 static void attend_works(struct engine *engine)
 {
@@ -53,7 +66,9 @@ static void attend_works(struct engine *engine)
     for (int quiet_us = 0; !engine->stopping && quiet_us < ATTEND_US;) {
         /* relaxed: a hint; engine_thread_hurry also wakes the thread */
         bool hurried = atomic_exchange_explicit(&engine->hurried, false, memory_order_relaxed);
+        uint64_t calls = engine->calls;
         nap(engine, hurried ? 0 : grace_us * 1000);
+        if (!hurried && leaves_round(engine, calls)) continue;
         quiet_us = engine->n_async > 0 ? 0 : quiet_us + grace_us;
         bool is_needed = engine->n_async > 0 && engine->callers == 0;
         grace_us = is_needed ? GRACE_US : grace_us < GRACE_MOST_US ? 2 * grace_us : GRACE_MOST_US;
@@ -119,4 +134,11 @@ void engine_thread_hurry(struct engine *engine)
     /* relaxed: see attend_works */
     if (atomic_exchange_explicit(&engine->hurried, true, memory_order_relaxed)) return;
     engine_wake(engine, POLLER_THREAD);
+}
+
+void engine_take_round(struct engine *engine)
+{
+    if (!atomic_load_explicit(&engine->offered, memory_order_relaxed)) return;
+    atomic_store_explicit(&engine->offered, false, memory_order_relaxed);
+    engine_step(engine);
 }

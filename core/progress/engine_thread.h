@@ -17,4 +17,7 @@ void engine_thread_notify(struct engine *engine);
  * wait for it.  Lock held. */
 void engine_thread_hurry(struct engine *engine);
 
+/* Makes the round that the thread has left to the next asynchronous call, if there is one.  Lock held. */
+void engine_take_round(struct engine *engine);
+
 #endif
