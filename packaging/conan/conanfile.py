@@ -13,7 +13,8 @@ from conan.tools.system.package_manager import Apk, Apt, Dnf
 
 # What a build needs and installs.
 SOURCES = ("CMakeLists.txt", "LICENSE", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
-FOLDERS = ("backends", "cmake", "core", "docs", "examples", "bindings/fortran", "include", "tests/fakes", "tools", "train")
+FOLDERS = ("backends", "bindings/fortran", "cmake", "core", "docs", "examples", "include", "portable", "tests/fakes",
+           "tools", "train")
 
 
 class Tutti(ConanFile):
