@@ -6,8 +6,14 @@ if(NOT Python3_Interpreter_FOUND OR CMAKE_CROSSCOMPILING)
 endif()
 set(reference ${PROJECT_SOURCE_DIR}/docs/reference)
 file(GLOB inputs CONFIGURE_DEPENDS ${reference}/*.py ${PROJECT_SOURCE_DIR}/examples/reference/*.c
-  ${PROJECT_SOURCE_DIR}/include/tutti/*.h ${PROJECT_SOURCE_DIR}/include/tutti/train/*.h)
-set(tools tutti-run tutti-info tutti-bench tutti-trace tutti-conformance)
+  ${PROJECT_SOURCE_DIR}/include/tutti/*.h ${PROJECT_SOURCE_DIR}/include/tutti/train/*.h
+  ${PROJECT_SOURCE_DIR}/docs/environment.md)
+set(tools "")
+foreach(tool tutti-run tutti-info tutti-bench tutti-trace tutti-conformance)
+  if(TARGET ${tool}) # some are for Linux alone
+    list(APPEND tools ${tool})
+  endif()
+endforeach()
 list(TRANSFORM tools REPLACE "(.+)" "$<TARGET_FILE:\\1>" OUTPUT_VARIABLE programs)
 add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/man/made
   COMMAND ${CMAKE_COMMAND} -E rm -rf ${CMAKE_BINARY_DIR}/man
