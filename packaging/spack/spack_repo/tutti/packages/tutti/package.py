@@ -29,7 +29,8 @@ class Tutti(CMakePackage):
     depends_on("uthash", type="build")
     depends_on("libuv")
     depends_on("libsodium")
-    depends_on("libfabric@1.11: fabrics=tcp", when="+tcp", type=("build", "run"))  # loaded at run time
+    # The backend loads it at run time.  The type "link" adds its folder to the backend's search path.
+    depends_on("libfabric@1.11: fabrics=tcp", when="+tcp")
     depends_on("hiredis", when="+redis")
     depends_on("hwloc@2.3:", when="+tools")
     depends_on("jansson@2.8:", when="+tools")
