@@ -1,6 +1,7 @@
 //! Process groups.
 
 use std::cell::Cell;
+use std::marker::PhantomData;
 use std::os::raw::c_int;
 use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -409,6 +410,20 @@ impl ProcessGroup {
     /// ```
     ///
     /// If the function fails or panics, the operations that it has queued are done nevertheless.
+    ///
+    /// A buffer must outlive the call:
+    ///
+    /// ```compile_fail
+    /// # fn main() -> tutti::Result<()> {
+    /// use tutti::ReduceOp;
+    /// let world = tutti::init("tcp")?;
+    /// world.coalesce(|batch| {
+    ///     let mut a = vec![1.0f32; 8];
+    ///     batch.all_reduce(&mut a, ReduceOp::Sum)
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn coalesce<'env, R>(&'env self, queue: impl FnOnce(&Batch<'env>) -> Result<R>) -> Result<R> {
         if COALESCING.with(Cell::get).is_some() {
             return Err(Error::invalid("coalesce inside of coalesce; end the outer one first"));
@@ -417,7 +432,7 @@ impl ProcessGroup {
         check(unsafe { sys::tutti_coalesce_begin(self.raw()) })?;
         COALESCING.with(|group| group.set(Some(self.raw())));
         let end = End { group: self, done: false };
-        let result = queue(&Batch { group: self, _thread: std::marker::PhantomData });
+        let result = queue(&Batch { group: self, _thread: PhantomData, _env: PhantomData });
         let ended = end.now();
         let value = result?;
         ended.map(|()| value)
@@ -455,7 +470,9 @@ fn end_coalescing(group: &ProcessGroup) -> Result<()> {
 /// Queues operations: see [`ProcessGroup::coalesce`].  Their buffers are borrowed until its end.
 pub struct Batch<'env> {
     group: &'env ProcessGroup,
-    _thread: std::marker::PhantomData<*mut ()>, // the queue is this thread's
+    _thread: PhantomData<*mut ()>, // the queue is this thread's
+    /// Keeps 'env as it is.  If it could be shortened, a buffer that ends within the function would be taken.
+    _env: PhantomData<&'env mut &'env ()>,
 }
 
 impl<'env> Batch<'env> {
