@@ -29,12 +29,36 @@ fn stores() -> std::sync::MutexGuard<'static, Stores> {
     STORES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Keeps the stores of groups, from before the making of a group to after its end.
+struct StoreUse;
+
+impl StoreUse {
+    fn of(store: Option<&Store>) -> StoreUse {
+        let mut stores = stores();
+        stores.groups += 1;
+        stores.used.extend(store.map(|store| store.handle.clone()));
+        StoreUse
+    }
+}
+
+impl Drop for StoreUse {
+    fn drop(&mut self) {
+        let mut stores = stores();
+        stores.groups -= 1;
+        if stores.groups == 0 {
+            let used = std::mem::take(&mut stores.used);
+            drop(stores);
+            drop(used);
+        }
+    }
+}
+
 /// A group of the library.  It is destroyed when neither its owner nor a group made from it needs it:
 /// the library forbids that while another thread makes a group from it.
 struct Inner {
     handle: *mut sys::tutti_group, // NULL: the default group
-    has_stores: bool,
     _parent: Option<Arc<Inner>>,
+    _stores: Option<StoreUse>,
 }
 
 // SAFETY: any thread may call the functions of a group
@@ -45,15 +69,12 @@ unsafe impl Sync for Inner {}
 impl Inner {
     /// A group that was made from another one.
     fn child(handle: *mut sys::tutti_group, parent: &Arc<Inner>) -> Arc<Inner> {
-        Arc::new(Inner { handle, has_stores: false, _parent: Some(parent.clone()) })
+        Arc::new(Inner { handle, _parent: Some(parent.clone()), _stores: None })
     }
 
     /// A group with connections of its own.
-    fn root(handle: *mut sys::tutti_group, store: Option<&Store>) -> Arc<Inner> {
-        let mut stores = stores();
-        stores.groups += 1;
-        stores.used.extend(store.map(|store| store.handle.clone()));
-        Arc::new(Inner { handle, has_stores: true, _parent: None })
+    fn root(handle: *mut sys::tutti_group, stores: StoreUse) -> Arc<Inner> {
+        Arc::new(Inner { handle, _parent: None, _stores: Some(stores) })
     }
 }
 
@@ -61,16 +82,6 @@ impl Drop for Inner {
     fn drop(&mut self) {
         // SAFETY: the last owner destroys it, so no thread makes a group from it
         unsafe { sys::tutti_destroy_process_group(self.handle) };
-        if !self.has_stores {
-            return;
-        }
-        let mut stores = stores();
-        stores.groups -= 1;
-        if stores.groups == 0 {
-            let used = std::mem::take(&mut stores.used);
-            drop(stores);
-            drop(used);
-        }
     }
 }
 
@@ -179,9 +190,10 @@ impl ProcessGroup {
             newcomer: options.newcomer,
             ..Default::default()
         };
+        let stores = StoreUse::of(options.store.as_ref());
         // SAFETY: the strings are valid during the call, and the store until the group has ended
         check(unsafe { sys::tutti_init_process_group_sized(pointer(&backend), &opts, std::mem::size_of_val(&opts)) })?;
-        Ok(ProcessGroup { inner: Inner::root(ptr::null_mut(), options.store.as_ref()) })
+        Ok(ProcessGroup { inner: Inner::root(ptr::null_mut(), stores) })
     }
 
     /// Makes a group of the callers that share a store, apart from the default group.  Ranks may be
@@ -193,13 +205,13 @@ impl ProcessGroup {
         world_size: usize,
         options: &GroupOptions<'_>,
     ) -> Result<ProcessGroup> {
-        let backend = c_string(backend)?;
+        let (backend, stores) = (c_string(backend)?, StoreUse::of(Some(store)));
         let handle = with_options(options, ptr::null_mut(), |opts, bytes, handle| {
             let (rank, n) = (int(rank), int(world_size));
             // SAFETY: the strings are valid during the call, and the store until the group has ended
             unsafe { sys::tutti_create_group_sized(backend.as_ptr(), store.raw(), rank, n, opts, bytes, handle) }
         })?;
-        Ok(ProcessGroup { inner: Inner::root(handle, Some(store)) })
+        Ok(ProcessGroup { inner: Inner::root(handle, stores) })
     }
 
     /// The group of a handle, or None if this rank is not a member.
