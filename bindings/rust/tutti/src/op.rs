@@ -3,6 +3,7 @@
 use std::ffi::CString;
 use std::marker::PhantomData;
 use std::os::raw::c_void;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 
 use tutti_sys as sys;
 
@@ -125,7 +126,7 @@ impl<T> Drop for UserOp<T> {
     }
 }
 
-/// Calls the program's function.  A panic does not leave it: unwinding out of extern "C" aborts.
+/// Calls the program's function.
 unsafe extern "C" fn call<T: Element, F: Fn(&mut [T], &[T])>(
     inout: *mut c_void,
     input: *const c_void,
@@ -148,7 +149,15 @@ unsafe extern "C" fn call<T: Element, F: Fn(&mut [T], &[T])>(
             std::slice::from_raw_parts(input.cast::<T>(), n as usize),
         )
     };
-    function(inout, input);
+    abort_on_panic(|| function(inout, input));
+}
+
+/// Runs a function that C calls through.  Aborts if it panics: before Rust 1.81, a panic that leaves an extern "C"
+/// function is undefined behaviour.
+pub(crate) fn abort_on_panic(function: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(function)).is_err() {
+        std::process::abort();
+    }
 }
 
 /// Copies a string for C.

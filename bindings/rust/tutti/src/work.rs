@@ -20,7 +20,7 @@ use tutti_sys as sys;
 
 use crate::element::{Borrowed, Sink, Source};
 use crate::error::{check, text_of, Error, Result};
-use crate::op::Reduce;
+use crate::op::{abort_on_panic, Reduce};
 use crate::operations::{Call, Operations};
 
 /// A received message.
@@ -172,7 +172,7 @@ unsafe extern "C" fn free_buffers<B>(_work: *mut sys::tutti_work, argument: *mut
     // SAFETY: the box that drop made, once
     let mut buffers = unsafe { Box::from_raw(argument.cast::<MaybeUninit<B>>()) };
     // SAFETY: they are initialized, and the operation does not use them any more
-    unsafe { buffers.assume_init_drop() };
+    abort_on_panic(|| unsafe { buffers.assume_init_drop() });
 }
 
 /// Waits for a work, and returns its status.  Ends the process if that is impossible, because memory that
