@@ -44,8 +44,8 @@ pub struct Store {
     pub(crate) handle: Arc<Handle>,
 }
 
-/// Options of a tcp store.  The default is a client with the launcher's token.
-#[derive(Clone, Debug, Default)]
+/// Options of a tcp store.  The default is a client with the launcher's token.  Not `Debug`, which would print it.
+#[derive(Clone, Default)]
 pub struct TcpOptions {
     /// Also run the server.  Port 0 selects a free one: [`Store::port`].
     pub server: bool,
