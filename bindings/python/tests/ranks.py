@@ -92,6 +92,13 @@ def messages(rank, n):
     works = tutti.batch_isend_irecv(ops)
     assert works[1].wait().source == left and works[0].wait() is None
     assert got[:1].view(np.int64)[0] == left
+    with tutti.coalescing():  # keeps temporaries, whose Works are gone
+        tutti.isend(np.full(70_000, rank, float), right, tag=4)
+        tutti.batch_isend_irecv([tutti.P2P(tutti.isend, np.full(70_000, -rank, float), right, 5)])
+        tutti.irecv(got, left, tag=4)
+        tutti.irecv(back := np.empty(70_000), left, tag=5)
+        gc.collect()
+    assert (got == left).all() and (back == -left).all()
     if rank == 0:
         for _ in range(n - 1):
             message = tutti.probe(tag=9)

@@ -53,10 +53,14 @@ class _Call:
         objects = list(objects)
         return (Tensor * len(objects))(*[self.tensor(o, write) for o in objects]), len(objects)
 
+    def keep_queued(self) -> None:
+        """Keeps the memory of a call between coalescing() and its end, which starts it."""
+        _coalesced.keep.append(self.keep)
+
     def run(self, function: Any, *arguments: Any, async_op: bool = False) -> Optional[Work]:
         check(function(*arguments, *sized(self.opts)))
-        if not self.handle:  # queued between coalescing() and its end
-            _coalesced.keep.append(self.keep)
+        if not self.handle:
+            self.keep_queued()
             return None
         work = Work(self.handle, self.keep)
         if async_op:
@@ -324,6 +328,8 @@ def _start(
         call.opts.received = ctypes.addressof(received)
     receives = function is lib.tutti_irecv_sized
     check(function(call.tensor(tensor, receives), peer, *sized(call.opts), byref(call.handle)))
+    if not call.handle:
+        call.keep_queued()
     return Work(call.handle, call.keep, _message_of if receives else None)
 
 
@@ -381,7 +387,8 @@ def recv(
 ) -> Received:
     """Receives, and returns a Received."""
     received = irecv(tensor, src, group, tag, up_to=up_to, timeout=timeout, group_rank=group_rank).wait()
-    assert isinstance(received, Received)
+    if not isinstance(received, Received):
+        raise errors.InvalidArgument("recv within coalescing() is queued and has no result yet; use irecv there")
     return received
 
 
@@ -408,6 +415,8 @@ def batch_isend_irecv(
         row.kind, row.tensor, row.peer, row.tag = kinds[-1], call.tensor(op.tensor, op.op is irecv), op.peer, op.tag
     handles = (c_void_p * len(ops))()
     check(lib.tutti_batch_isend_irecv_sized(rows, ctypes.sizeof(P2POp), len(ops), *sized(call.opts), handles))
+    if not all(handles):
+        call.keep_queued()
     return [Work(c_void_p(h), call.keep, _message_of if k == _RECV else None) for h, k in zip(handles, kinds)]
 
 
@@ -431,7 +440,7 @@ def probe(
 
 @contextmanager
 def coalescing(group: Optional[Group] = None) -> Iterator[None]:
-    """Starts the calls of the block together, at its end, and waits for them.  The calls take no async_op."""
+    """Starts the calls of the block together, at its end, and waits for them.  async_op and Works have no effect."""
     check(lib.tutti_coalesce_begin(handle_of(group)))
     keep: List[Any] = []
     _coalesced.keep = keep

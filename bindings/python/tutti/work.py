@@ -35,7 +35,11 @@ class Work:
         """Waits until the operation has ended, and returns its result: the received message of a recv, else None.
 
         Raises Timeout if `timeout` seconds pass; the operation then continues.  None waits until the operation's own
-        timeout ends it.  Other exceptions are the operation's.  Ctrl-C interrupts the wait, not the operation."""
+        timeout ends it.  Other exceptions are the operation's.  Ctrl-C interrupts the wait, not the operation.
+
+        Within coalescing() it returns None at once: the end of the block waits."""
+        if not self._handle:
+            return None
         left = DEFAULT_TIMEOUT if timeout is None else max(milliseconds(timeout), 0)
         endless = left >= DEFAULT_TIMEOUT
         while True:
