@@ -45,7 +45,10 @@ class Work:
         while True:
             now = _SLICE_MS if endless else min(left, _SLICE_MS)
             status = lib.tutti_work_wait(self._handle, now if now > 0 else NOW)
-            if status != errors.Timeout.status or lib.tutti_work_is_completed(self._handle):
+            if status != errors.Timeout.status:
+                break
+            if lib.tutti_work_is_completed(self._handle):
+                status = lib.tutti_work_wait(self._handle, NOW)  # it has ended since, with a status of its own
                 break
             if not endless:
                 left -= now
