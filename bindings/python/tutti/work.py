@@ -11,6 +11,8 @@ from ._library import DEFAULT_TIMEOUT, NOW, Timeout, check, lib, milliseconds
 _SLICE_MS = 200  # between two looks at Python's signals
 
 _dropped: List[Tuple[ctypes.c_void_p, Any]] = []  # works that nobody waits for, with the memory that they use
+# A reference that is never given up: when the interpreter ends, operations may still use the memory.
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(_dropped))
 _lock = threading.RLock()  # the garbage collector may call __del__ in a thread that holds it
 
 
