@@ -167,6 +167,7 @@ def inputs(rank, n):
     for bad, part in (
         (np.ones((4, 4))[:, 1], "contiguous"),
         (frozen, "writable"),
+        (tutti.view(frozen, write=False), "writable"),
         (np.array(["a"]), "dtype"),
         ([1, 2], "no tensor"),
         (Exporter(np.ones((4, 4)).T[:, 1:]), "contiguous"),

@@ -78,8 +78,8 @@ _WRITABLE, _FORMAT, _C_CONTIGUOUS = 0x1, 0x4, 0x38
 class View:
     """A tensor of the library over an object, which stays alive and in place as long as this."""
 
-    def __init__(self, owner: Any, tensor: Tensor) -> None:
-        self._owner, self.tensor = owner, tensor
+    def __init__(self, owner: Any, tensor: Tensor, write: bool) -> None:
+        self._owner, self.tensor, self._write = owner, tensor, write
 
 
 class HasDLPack(Protocol):
@@ -127,7 +127,7 @@ def _of_buffer(obj: Any, write: bool) -> View:
             f"{type(obj).__name__} has elements of format {text!r}, for which there is no dtype"
         )
     numel = held.buffer.len // held.buffer.itemsize
-    return View((obj, held), Tensor(held.buffer.buf, numel, dtype, Device(CPU, 0)))
+    return View((obj, held), Tensor(held.buffer.buf, numel, dtype, Device(CPU, 0)), write)
 
 
 def _is_contiguous(t: _DLTensor) -> bool:
@@ -158,7 +158,7 @@ def _of_dlpack(obj: Any) -> View:
     device = Device(CPU, 0) if t.device_type == 3 else Device(t.device_type, t.device_id)  # 3: pinned host memory
     data = (t.data or 0) + t.byte_offset
     # the capsule keeps the memory; its destructor calls the deleter, since nobody consumes it
-    return View((obj, capsule), Tensor(data or None, numel, dtype, device))
+    return View((obj, capsule), Tensor(data or None, numel, dtype, device), True)
 
 
 def view(obj: TensorLike, dtype: int = 0, write: bool = True) -> View:
@@ -167,6 +167,8 @@ def view(obj: TensorLike, dtype: int = 0, write: bool = True) -> View:
     dtype reads the memory as elements of another type, for example UINT16 of numpy as BFLOAT16.  Raises InvalidArgument
     if the object has no contiguous memory, is read-only although the operation writes it, or has no such elements."""
     if isinstance(obj, View):
+        if write and not obj._write:
+            raise errors.InvalidArgument("an output must be writable; make its view without write=False")
         return obj
     if hasattr(obj, "__array_interface__") or not hasattr(obj, "__dlpack__"):
         try:
