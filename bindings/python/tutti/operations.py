@@ -470,7 +470,7 @@ def _bytes_call(group: Optional[Group], timeout: Timeout, group_rank: bool = Fal
 
 def all_gather_bytes(data: bytes, group: Optional[Group] = None, *, timeout: Timeout = None) -> List[bytes]:
     """Returns the byte strings of all ranks, whose lengths may differ."""
-    call, out = _bytes_call(group, timeout), (Bytes * get_world_size(group))()
+    call, out = _bytes_call(group, timeout), (Bytes * max(get_world_size(group), 0))()
     check(lib.tutti_all_gather_bytes_sized(out, len(out), data, len(data), *sized(call.opts)))
     return _take(out)
 
@@ -479,7 +479,7 @@ def gather_bytes(
     data: bytes, root: int = 0, group: Optional[Group] = None, *, timeout: Timeout = None, group_rank: bool = False
 ) -> Optional[List[bytes]]:
     """Returns the byte strings of all ranks on the root, None on the others."""
-    call, out = _bytes_call(group, timeout, group_rank), (Bytes * get_world_size(group))()
+    call, out = _bytes_call(group, timeout, group_rank), (Bytes * max(get_world_size(group), 0))()
     check(lib.tutti_gather_bytes_sized(out, len(out), data, len(data), root, *sized(call.opts)))
     mine = lib.tutti_get_rank(handle_of(group if group_rank else None) if group_rank else None)
     if not group_rank and group is not None:
