@@ -24,6 +24,7 @@
 
 #include <tutti/tutti.h>
 
+#include <algorithm>
 #include <chrono>
 #include <complex>
 #include <cstddef>
@@ -615,7 +616,7 @@ class group
     /* Return the byte strings of all ranks, or root's. */
     std::vector<std::string> all_gather_bytes(std::string_view mine, const options &given = {}) const
     {
-        std::vector<tutti_bytes> out((std::size_t)size());
+        std::vector<tutti_bytes> out((std::size_t)std::max(size(), 0)); /* -1: not a member, which the call refuses */
         const tutti_opts opts = fill(given, nullptr);
         check(tutti_all_gather_bytes(out.data(), (int)out.size(), mine.data(), mine.size(), &opts));
         return take(out);
@@ -623,7 +624,7 @@ class group
     std::string broadcast_bytes(std::string_view mine, int root, const options &given = {}) const
     {
         const tutti_opts opts = fill(given, nullptr);
-        const bool is_root = tutti_get_rank(given.group_rank ? handle_ : nullptr) == root;
+        const bool is_root = (given.group_rank ? rank() : tutti_get_global_rank(handle_, rank())) == root;
         std::vector<tutti_bytes> inout(1);
         if (is_root) inout[0] = {const_cast<char *>(mine.data()), mine.size()};
         check(tutti_broadcast_bytes(inout.data(), root, &opts));

@@ -77,6 +77,27 @@ static void groups_and_errors(const tutti::group &world)
         CHECK(std::string(error.what()).find("99") != std::string::npos);
     }
     CHECK(thrown);
+    thrown = two.rank() >= 0;
+    try {
+        if (two.rank() < 0) two.all_gather_bytes("not a member");
+    } catch (const tutti::error &) {
+        thrown = true;
+    }
+    CHECK(thrown);
+}
+
+/* A group apart from the default group numbers its ranks on its own. */
+static void group_of_a_store()
+{
+    tutti_store *store = nullptr;
+    tutti_group *made = nullptr;
+    tutti::check(tutti_store_memory(nullptr, &store));
+    tutti::check(tutti_create_group("tcp", store, 0, 1, nullptr, &made));
+    {
+        tutti::group alone(made, true);
+        CHECK(alone.broadcast_bytes("hello", 0) == "hello");
+    }
+    tutti_store_free(store);
 }
 
 static void spans(const tutti::group &world)
@@ -132,4 +153,5 @@ int main()
     collectives(world);
     messages(world);
     groups_and_errors(world);
+    group_of_a_store();
 }
