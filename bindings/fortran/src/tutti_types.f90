@@ -173,7 +173,8 @@ module tutti_types
     type(tutti_traffic) :: wire
     integer(c_int64_t) :: retries = 0
     integer(c_int64_t) :: memory = 0
-    integer(c_int64_t) :: reserved(4) = 0
+    type(tutti_traffic) :: library
+    integer(c_int64_t) :: reserved(2) = 0
   end type tutti_counters
 
   type, bind(c) :: tutti_stats

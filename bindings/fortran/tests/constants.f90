@@ -119,6 +119,7 @@ program constants
   call field("counters%wire", c_loc(counters), c_loc(counters%wire))
   call field("counters%retries", c_loc(counters), c_loc(counters%retries))
   call field("counters%memory", c_loc(counters), c_loc(counters%memory))
+  call field("counters%library", c_loc(counters), c_loc(counters%library))
 
 contains
 

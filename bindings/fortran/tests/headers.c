@@ -31,7 +31,8 @@ int main(void)
     SIZE(rank_health) FIELD(rank_health, state) FIELD(rank_health, silent_ms) FIELD(rank_health, why)
     SIZE(stats) FIELD(stats, operations) FIELD(stats, failed) FIELD(stats, waits) FIELD(stats, sleeps)
     FIELD(stats, transport)
-    SIZE(counters) FIELD(counters, shared) FIELD(counters, wire) FIELD(counters, retries) FIELD(counters, memory);
+    SIZE(counters) FIELD(counters, shared) FIELD(counters, wire) FIELD(counters, retries) FIELD(counters, memory)
+    FIELD(counters, library);
     /* clang-format on */
     return 0;
 }
