@@ -862,8 +862,9 @@ TUTTI_API int tutti_work_status(tutti_work *work);
 TUTTI_API const char *tutti_work_error(tutti_work *work);
 
 /* Calls callback(work, argument) once the operation has ended: in this thread if it has ended already, else in the
- * thread that completes it.  The callback must not block or wait; it may start operations.  A Work takes one callback.
- * Errors: INVALID_ARGUMENT (a NULL argument, a second callback). */
+ * thread that completes it.  A wait in another thread may return before the callback does.  The callback must not block
+ * or wait; it may start operations.  A Work takes one callback.  Errors: INVALID_ARGUMENT (a NULL argument, a second
+ * callback). */
 TUTTI_API int tutti_work_then(tutti_work *work, void (*callback)(tutti_work *work, void *argument), void *argument);
 
 /* Describe the operation:
