@@ -297,6 +297,27 @@ static void test_wakes(void **state)
     ends_close(end, 2);
 }
 
+/* A check that rings for nobody is repeated: the peer may sleep again before it sees the store. */
+static void test_wakes_again(void **state)
+{
+    struct end end[2];
+    (void)state;
+    ends_open(end, 2);
+    struct shm *writer = &end[0].shm, *reader = &end[1].shm;
+    for (int i = 0; i < 2; i++) { /* the first time the writer is awake, although it has asked */
+        writer->peer[1].out->wants_space = 1;
+        shm_rank_at(writer, 0)->asleep = (uint64_t)i;
+        if (i == 0)
+            shm_wake_writer(reader, 0);
+        else
+            shm_settle(reader);
+        assert_int_equal(writer->peer[1].out->wants_space, 0);
+    }
+    assert_int_equal(shm_rank_at(writer, 0)->asleep, 0);
+    assert_false(shm_ring_doorbell(reader, 0));
+    ends_close(end, 2);
+}
+
 /* ---- a faulty peer ------------------------------------------------------------------------------------------- */
 
 /* Whatever a peer announces, the reader stays within the FIFO. */
@@ -339,7 +360,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_exchange),        cmocka_unit_test(test_races_for_pieces),
         cmocka_unit_test(test_races_for_space), cmocka_unit_test(test_races_for_openings),
-        cmocka_unit_test(test_wakes),           cmocka_unit_test(test_faulty_peer),
+        cmocka_unit_test(test_wakes),           cmocka_unit_test(test_wakes_again),
+        cmocka_unit_test(test_faulty_peer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

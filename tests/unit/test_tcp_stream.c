@@ -33,7 +33,7 @@ static bool write_ended[WRITES], received[WRITES];
 /* Stubs ignore their parameters.  NOLINTBEGIN(misc-unused-parameters) */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
-STUB(void, shm_ring_doorbell, struct shm *shm, int local_rank)
+STUB(bool, shm_ring_doorbell, struct shm *shm, int local_rank)
 STUB(void, shm_affinity_restore, struct shm *shm)
 STUB(void, shm_affinity_spread, struct shm *shm)
 STUB(void, shm_wake_writer, struct shm *shm, int local_rank)

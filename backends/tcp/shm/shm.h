@@ -373,8 +373,8 @@ static inline void shm_polled(struct shm *shm, bool found)
 
 /* ---- wake.c -------------------------------------------------------------------------------------------- */
 
-/* Wakes a peer that was seen asleep. */
-void shm_ring_doorbell(struct shm *shm, int local_rank);
+/* Wakes a peer that was seen asleep.  Returns false if it is awake, or another waker was first. */
+bool shm_ring_doorbell(struct shm *shm, int local_rank);
 /* Wakes the writer of a ring if it sleeps until there is space.  shm_settle repeats the check. */
 void shm_wake_writer(struct shm *shm, int local_rank);
 void shm_settle_all(struct shm *shm);
@@ -406,9 +406,8 @@ static inline void shm_wake(struct shm *shm, int local_rank)
     /* relaxed: shm_settle covers a load that is too early: see wake.c.  The fence keeps the compiler from moving the
      * load before the store. */
     atomic_signal_fence(memory_order_seq_cst);
-    if (atomic_load_explicit(&shm_rank_at(shm, local_rank)->asleep, memory_order_relaxed) != 0)
-        shm_ring_doorbell(shm, local_rank);
-    else
+    if (atomic_load_explicit(&shm_rank_at(shm, local_rank)->asleep, memory_order_relaxed) == 0 ||
+        !shm_ring_doorbell(shm, local_rank))
         shm_unsettle(shm, SHM_WRITTEN, local_rank);
 }
 
