@@ -219,7 +219,7 @@ void work_end(struct tutti_work *work, int status, const char *text)
     if (work->stage != NULL) engine->hooks->stage_ended(work->stage);
     if (status == TUTTI_OK) work_report_message(&work->outs, &work->found);
     if (__builtin_expect(work->op.tool != NULL, 0)) {
-        tool_op_found(work->op.tool, &work->request);
+        if (status == TUTTI_OK) tool_op_found(work->op.tool, &work->request);
         tool_op_end(work->op.tool, status, work->text, is_in_thread(engine));
     }
     if (work->comparing != NULL) engine->n_comparing--;

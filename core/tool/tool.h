@@ -20,7 +20,7 @@ void tool_group_ended(struct tool_group *group);
 void tool_op_issue(struct tool_group *group, tutti_op *op);
 void tool_op_start(struct tool_op *op);
 
-/* Fills in the source and the tag of a receive that has named none, from its request. */
+/* Fills in the source and the tag of a receive that has named none, from its request, which has received a message. */
 void tool_op_found(struct tool_op *op, const tutti_request *request);
 void tool_op_end(struct tool_op *op, int status, const char *why, bool by_thread);
 
