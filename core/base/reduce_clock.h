@@ -40,7 +40,7 @@ static inline void reduce_clock_end(uint64_t begin)
 {
     if (__builtin_expect(begin == 0, 1)) return;
     _Atomic uint64_t *ticks = &reduce_clock_ticks[reduce_clock_tree][0];
-    /* relaxed, and no atomic addition: the tree's lock is held */
+    /* relaxed, and no atomic addition: the tree's lock is held.  Trees that share a counter may lose some ticks. */
     uint64_t before = atomic_load_explicit(ticks, memory_order_relaxed);
     atomic_store_explicit(ticks, before + ticks_now() - begin, memory_order_relaxed);
 }

@@ -86,11 +86,11 @@ static void drop_tree(struct tool_tree *tree)
     pthread_mutex_unlock(&trees.lock);
 }
 
-/* Takes the reductions since the last call into account. */
+/* Takes the reductions since the last call into account.  A counter that trees share may go back. */
 static void count_reductions(struct tool_tree *tree)
 {
     uint64_t ticks = reduce_clock_read(tree->number);
-    if (tree->n_reducing > 0) tree->share += (double)(ticks - tree->seen) / tree->n_reducing;
+    if (tree->n_reducing > 0 && ticks > tree->seen) tree->share += (double)(ticks - tree->seen) / tree->n_reducing;
     tree->seen = ticks;
 }
 
