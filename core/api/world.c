@@ -218,14 +218,25 @@ int tutti_init_process_group_sized(const char *backend, const tutti_init_opts *o
     return status;
 }
 
-/* Counts this rank as one that has left.  The name of the first generation's counter tells the ranks of a next job that
- * they have met the store of this one. */
+/* Tells the ranks of a next job that they have met the store of this one, by the name of the first generation's
+ * counter. Leaves the timeout of the store alone, which may be the program's.  Returns false if the store does not
+ * answer. */
+static bool mark_store_left(void)
+{
+    struct store_slice key = {"tutti/left", strlen("tutti/left")};
+    struct store_request request = {
+        .op = STORE_ADD, .n_keys = 1, .keys = &key, .number = 1, .deadline_ns = clock_deadline_ns(LEAVE_MS)};
+    struct store_reply reply;
+    return store_call(world.rendezvous.store, &request, &reply) == TUTTI_OK;
+}
+
+/* Counts this rank as one that has left. */
 static void publish_departure(const struct tutti_group *group)
 {
     int64_t left = 0;
     bool first = group->generation == NULL || group->generation->number == 0;
     tutti_store_set_timeout(group->store, LEAVE_MS); /* the process that hosts the store may have stopped */
-    if (!first && tutti_store_add(world.rendezvous.store, "tutti/left", 1, NULL) != TUTTI_OK) return;
+    if (!first && !mark_store_left()) return;
     if (tutti_store_add(group->store, "left", 1, &left) != TUTTI_OK) return;
     if (left == group->size) tutti_store_set(group->store, "all_left", "", 0);
 }
