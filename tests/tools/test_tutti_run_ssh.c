@@ -132,6 +132,8 @@ static void passes_variables_and_the_folder(void **state)
     launch = RUN("-n", "2", "-x", "GIVEN=local", "sh", "-c", "echo $GIVEN"); /* without hosts, too */
     assert_int_equal(text_count(launch.out.data, "] local\n"), 2);
     launch_free(&launch);
+    write_file("env", "MY-KEY=secret\n", 0600);
+    launch_assert_refused(ARGS("--env-file", file, "true"), 2, "env line 1: \"MY-KEY\" is not the name of a variable");
     unsetenv("TUTTI_HERE");
     unsetenv("HERE");
 }
@@ -422,7 +424,7 @@ static void refuses_a_bad_command_line(void **state)
     launch_assert_refused(ARGS("--hosts=localhost,b", "true"), 2, "cannot reach the first one as localhost");
     launch_assert_refused(ARGS("--hosts=a", "--ssh-command=", "true"), 2, "--ssh-command is empty");
     launch_assert_refused(ARGS("-x", "UNSET_HERE", "true"), 2, "UNSET_HERE is not set; give UNSET_HERE=VALUE");
-    launch_assert_refused(ARGS("-x", "1=2", "true"), 2, "does not begin with the name of a variable");
+    launch_assert_refused(ARGS("-x", "1=2", "true"), 2, "\"1\" is not the name of a variable");
     launch_assert_refused(ARGS("--env-file=/nonexistent", "true"), 2, "cannot open /nonexistent");
     launch_assert_refused(ARGS("--ssh-node"), 1, "no configuration came on stdin");
 }

@@ -46,7 +46,8 @@ static void put(struct exports *exports, char *entry)
 const char *exports_add(struct exports *exports, const char *text)
 {
     size_t length = strcspn(text, "=");
-    if (!is_name(text, length)) return say("\"%.80s\" does not begin with the name of a variable", text);
+    if (!is_name(text, length)) /* the value may be a secret */
+        return say("\"%.*s\" is not the name of a variable", (int)(length < 80 ? length : 80), text);
     const char *value = text[length] ? NULL : getenv(text);
     if (text[length])
         put(exports, memory_print("%s", text));
