@@ -129,8 +129,8 @@ static void passes_variables_and_the_folder(void **state)
     assert_int_equal(launch.status, 0);
     assert_has(&launch.out, wanted);
     launch_free(&launch);
-    launch = RUN("-n", "2", "-x", "GIVEN=local", "sh", "-c", "echo $GIVEN"); /* without hosts, too */
-    assert_int_equal(text_count(launch.out.data, "] local\n"), 2);
+    launch = RUN("-n", "2", "-x", "GIVEN=local", "-x", "OMP_NUM_THREADS=7", "sh", "-c", "echo $GIVEN $OMP_NUM_THREADS");
+    assert_int_equal(text_count(launch.out.data, "] local 7\n"), 2);
     launch_free(&launch);
     write_file("env", "MY-KEY=secret\n", 0600);
     launch_assert_refused(ARGS("--env-file", file, "true"), 2, "env line 1: \"MY-KEY\" is not the name of a variable");

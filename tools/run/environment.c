@@ -100,7 +100,7 @@ char **environment_of(const struct options *options, const struct round *round, 
     set_int(environment, "TUTTI_TOKEN_FD", token_fd);
     set_int(environment, "TUTTI_STDOUT_FD", out_fd); /* for data, which must get no prefix and go to no log */
     /* As torchrun does: ranks that each start a thread per core would delay each other. */
-    if (options->nproc > 1 && !getenv("OMP_NUM_THREADS")) set_int(environment, "OMP_NUM_THREADS", 1);
+    if (options->nproc > 1 && !exports_get(exports, "OMP_NUM_THREADS")) set_int(environment, "OMP_NUM_THREADS", 1);
     return environment;
 }
 

@@ -97,6 +97,15 @@ const char *exports_read(struct exports *exports, const char *path)
     return wrong;
 }
 
+const char *exports_get(const struct exports *exports, const char *name)
+{
+    size_t length = strlen(name);
+    for (int i = 0; i < exports->n; i++)
+        if (strncmp(exports->list[i], name, length) == 0 && exports->list[i][length] == '=')
+            return exports->list[i] + length + 1;
+    return getenv(name);
+}
+
 void exports_free(struct exports *exports)
 {
     for (int i = 0; i < exports->n; i++) free(exports->list[i]);

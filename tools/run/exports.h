@@ -16,6 +16,9 @@ const char *exports_add(struct exports *exports, const char *text);
  * name is, too; a value may stand in quotes.  Returns NULL, or what is wrong. */
 const char *exports_read(struct exports *exports, const char *path);
 
+/* Returns the value that the ranks get for a variable: the exported one, or the launcher's.  NULL if it is not set. */
+const char *exports_get(const struct exports *exports, const char *name);
+
 void exports_free(struct exports *exports);
 
 /* Returns the variables for ranks on other hosts: TUTTI_* of this environment, except those of this job alone, and then

@@ -11,10 +11,11 @@ enum {
     NOTICED_MS = 1500 /* to notice first that a rank has failed, which takes up to a second within a host */
 };
 
-static bool is_set(const char *name)
+/* True if the ranks have the variable, and it is no word for off. */
+static bool is_set(const struct job *job, const char *name)
 {
     static const char *const off[] = {"", "0", "false", "no", "off"};
-    const char *value = getenv(name);
+    const char *value = exports_get(&job->options->exports, name);
     if (!value) return false;
     for (size_t i = 0; i < sizeof off / sizeof *off; i++)
         if (strcasecmp(value, off[i]) == 0) return false;
@@ -37,8 +38,8 @@ static bool has_handler(pid_t pid, int signal)
 
 int64_t job_ask_for_records(struct job *job, bool failed)
 {
-    bool all = true, any = false, by_signal = is_set("TUTTI_RECORD_SIGNAL");
-    if (!is_set("TUTTI_RECORD_DIR") || job->starter) return 0;
+    bool all = true, any = false, by_signal = is_set(job, "TUTTI_RECORD_SIGNAL");
+    if (!is_set(job, "TUTTI_RECORD_DIR") || job->starter) return 0;
     if (job->ssh) return failed ? NOTICED_MS : 0; /* the ranks run elsewhere */
     for (int i = 0; i < job->n; i++) {
         struct rank *rank = &job->ranks[i];
