@@ -10,7 +10,7 @@
 
 static char folder[] = "/tmp/tutti-ssh-XXXXXX", stand_in[64];
 
-/* Host "down" refuses, "slow" never answers, "bare" has no tutti-run, "noisy" has a login script that prints. */
+/* "down" refuses, "slow" never answers, "bare" has no tutti-run, "noisy" has a login script, "late" awaits a file. */
 static const char script[] = "#!/bin/sh\n"
                              "dir=${0%/*}\n"
                              "echo \"$*\" >>$dir/commands\n"
@@ -21,7 +21,8 @@ static const char script[] = "#!/bin/sh\n"
                              "down) echo 'ssh: connect to host down port 22: Connection refused' >&2; exit 255 ;;\n"
                              "slow*) exec sleep 600 ;;\n"
                              "bare) echo 'sh: 1: exec: tutti-run: not found' >&2; exit 127 ;;\n"
-                             "noisy) echo welcome >&2 ;;\n"
+                             "noisy) echo welcome >&2; printf 'last login: ' >&2 ;;\n"
+                             "late) echo late; until test -e $dir/go; do sleep 0.02; done ;;\n"
                              "esac\n"
                              "exec env -u TUTTI_HERE HOST_NAME=$host sh -c \"$*\"\n";
 

@@ -132,7 +132,8 @@ int node_receive(struct node *node, struct options *options)
     *node = (struct node){.heard_ms = job_now_ms()};
     int status = read_config(node, options);
     if (status != OPTIONS_GO_ON) return status;
-    if (dprintf(STDERR_FILENO, NODE_MARK NODE_HELLO "%s\n", tutti_version()) < 0) return 1;
+    /* the newline ends what a login script may have printed */
+    if (dprintf(STDERR_FILENO, "\n" NODE_MARK NODE_HELLO "%s\n", tutti_version()) < 0) return 1;
     return wait_to_go(node, options);
 }
 
