@@ -139,6 +139,15 @@ static void passes_variables_and_the_folder(void **state)
     unsetenv("HERE");
 }
 
+static void passes_many_arguments(void **state)
+{
+    char line[512];
+    (void)state;
+    snprintf(line, sizeof line, "test $(%s --hosts a sh -c 'echo :$#' sh $(seq 66000) | grep -c :66000) = 1",
+             launch_path());
+    assert_int_equal(system(line), 0);
+}
+
 /* Other users can read a command line. */
 static void the_token_is_on_no_command_line(void **state)
 {
@@ -437,6 +446,7 @@ int main(void)
         cmocka_unit_test(this_host_is_started_directly),
         cmocka_unit_test(sets_the_variables),
         cmocka_unit_test(passes_variables_and_the_folder),
+        cmocka_unit_test(passes_many_arguments),
         cmocka_unit_test(the_token_is_on_no_command_line),
         cmocka_unit_test(output_passes_through),
         cmocka_unit_test(rank_0_has_our_stdin),

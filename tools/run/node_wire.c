@@ -116,7 +116,7 @@ static char **list_values(char *text, const char *end, const char *key)
     char **list = memory_resize(NULL, sizeof *list);
     for (char *word = text; word < end; word += strlen(word) + 1) {
         char *value = value_of(word, key);
-        if (!value || n == NODE_WORDS_MAX) continue;
+        if (!value) continue;
         list = memory_resize(list, (n + 2) * sizeof *list);
         list[n++] = value;
     }

@@ -23,7 +23,7 @@
 #define NODE_FAILED "failed" /* a rank has failed, and the node ends the others */
 #define NODE_INPUT "input"   /* node 0: rank 0 can take more of the launcher's stdin */
 
-enum { NODE_FRAME_HEAD = 5, NODE_FRAME_MAX = 16 << 20, NODE_INPUT_MAX = 64 << 10, NODE_WORDS_MAX = 1 << 16 };
+enum { NODE_FRAME_HEAD = 5, NODE_FRAME_MAX = 16 << 20, NODE_INPUT_MAX = 64 << 10 };
 
 enum node_frame {
     NODE_CONFIG = 'C', /* the first one */
