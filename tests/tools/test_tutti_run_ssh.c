@@ -271,6 +271,21 @@ static void signals_are_passed_on(void **state)
     launch_nothing_left();
 }
 
+static void signals_before_the_start_end_nothing(void **state)
+{
+    (void)state;
+    struct launch launch = launch_start(ARGS(HOSTS, "a,late", "sh", "-c", "echo started"));
+    launch_expect(&launch, "late\n", 1);
+    usleep(100000); /* a is likely to be ready */
+    kill(launch.pid, SIGUSR1);
+    usleep(100000);
+    write_file("go", "", 0600);
+    launch_finish(&launch);
+    assert_int_equal(launch.status, 0);
+    assert_int_equal(text_count(launch.out.data, "started\n"), 2);
+    launch_free(&launch);
+}
+
 static void a_second_interrupt_kills(void **state)
 {
     (void)state;
@@ -452,6 +467,7 @@ int main(void)
         cmocka_unit_test(rank_0_has_our_stdin),
         cmocka_unit_test(the_exit_status_is_the_first_failures),
         cmocka_unit_test(signals_are_passed_on),
+        cmocka_unit_test(signals_before_the_start_end_nothing),
         cmocka_unit_test(a_second_interrupt_kills),
         cmocka_unit_test(ranks_end_with_a_killed_launcher),
         cmocka_unit_test(ranks_end_when_the_launcher_is_silent),

@@ -109,6 +109,12 @@ static bool read_go(struct node *node, const char *text, struct options *options
            (options->master_port > 0 || options->node_rank == 0);
 }
 
+/* True if the signal ends a node that runs no rank.  Others are for the ranks. */
+static bool ends_node(int signal)
+{
+    return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT || signal == SIGKILL;
+}
+
 /* Waits until the launcher has reached all hosts.  Returns OPTIONS_GO_ON, or an exit status. */
 static int wait_to_go(struct node *node, struct options *options)
 {
@@ -120,7 +126,7 @@ static int wait_to_go(struct node *node, struct options *options)
         int status = OPTIONS_GO_ON;
         if (!data) return 1;
         if (frame == NODE_GO && !read_go(node, data, options)) status = refuse("cannot parse \"%.100s\"", data);
-        if (frame == NODE_SIGNAL) status = 128 + data[0];
+        if (frame == NODE_SIGNAL && ends_node(data[0])) status = 128 + data[0];
         if (frame == NODE_END) status = 0;
         free(data);
         if (frame == NODE_GO || status != OPTIONS_GO_ON) return status;

@@ -321,7 +321,8 @@ void ssh_signal(struct job *job, int i, int signal)
     if (signal == SIGKILL && job->interrupts > 2) {
         rank_signal(&job->ranks[i], SIGKILL, true); /* whatever holds it up */
     } else if (node->state == SSH_CONNECTING) {
-        node->asked = true;
+        if (signal == SIGUSR1 || signal == SIGUSR2) return; /* for ranks, of which none is running */
+        if (signal != SIGTSTP && signal != SIGCONT) node->asked = true;
         rank_signal(&job->ranks[i], signal == SIGTSTP ? SIGSTOP : signal, true);
     } else {
         send_frame(node, NODE_SIGNAL, &number, 1);
