@@ -305,6 +305,7 @@ static bool is_in_background(void)
 static void read_input(struct job *job)
 {
     struct ssh *ssh = job->ssh;
+    if (ssh->input_ended) send_frame(&ssh->nodes[0], NODE_END_DATA, NULL, 0); /* rank 0 has been started again */
     if (ssh->input_ended || is_in_background()) return;
     if (ssh->input_polls)
         uv_poll_start(&ssh->input, UV_READABLE, on_input);
@@ -346,6 +347,7 @@ bool ssh_take_end(struct job *job, struct rank *rank)
     struct ssh_node *node = &job->ssh->nodes[i];
     close_node(node);
     job_drain(job, i);
+    if (i == 0 && job->ssh->input_polls) uv_poll_stop(&job->ssh->input); /* rank 0's successor gets what comes */
     if (node->state == SSH_CONNECTING && !node->asked) {
         ssh_settle(job, i);
         return true;
