@@ -403,6 +403,24 @@ static void all_hosts_start_again(void **state)
     assert_int_equal(text_count(launch.out.data, "round 1 of 2\n"), 2);
     assert_has(&launch.err, "restart 1 of 2 in 0 s, because host b exited with code 7");
     launch_free(&launch);
+    launch = RUN(HOSTS, "a", "--max-restarts=1", "--backoff=0", "--timeout=20", "sh", "-c",
+                 "cat; test $TUTTI_RESTART_COUNT = 1"); /* stdin is at its end in each round */
+    assert_int_equal(launch.status, 0);
+    launch_free(&launch);
+}
+
+static void ranks_can_write_records(void **state)
+{
+    (void)state;
+    struct launch launch = RUN(HOSTS, "a,b", "-x", "TUTTI_RECORD_DIR=/nonexistent", "sh", "-c",
+                               "test $RANK = 0 || exit 3; sleep 0.6; echo noticed; exec sleep 600");
+    assert_has(&launch.out, "[0] noticed\n");
+    launch_free(&launch);
+    launch = RUN(HOSTS, "a", "-x", "TUTTI_RECORD_DIR=/nonexistent", "-x", "TUTTI_RECORD_SIGNAL=1", "--timeout=1", "sh",
+                 "-c", "trap 'echo asked' USR2; while :; do sleep 0.02; done");
+    assert_int_equal(launch.status, 124);
+    assert_has(&launch.out, "[0] asked\n");
+    launch_free(&launch);
 }
 
 /* ---- the command line ------------------------------------------------------------------------------------------- */
@@ -474,6 +492,7 @@ int main(void)
         cmocka_unit_test(a_lost_connection_ends_the_job),
         cmocka_unit_test(each_host_that_cannot_be_reached_is_named),
         cmocka_unit_test(all_hosts_start_again),
+        cmocka_unit_test(ranks_can_write_records),
         cmocka_unit_test(reads_hostfiles),
         cmocka_unit_test(refuses_a_bad_command_line),
     };

@@ -243,7 +243,7 @@ static void take_frame(struct job *job, enum node_frame frame, const char *data,
     } else if (frame == NODE_END_DATA) {
         close_input(job->node);
     } else if (frame == NODE_END) {
-        if (job->running) job_end(job);
+        if (job->running) job_end_recorded(job, false);
     } else if (frame == NODE_SIGNAL) {
         job->node->paused = data[0] == SIGTSTP;
         job_take_signal(job, data[0]);

@@ -233,14 +233,14 @@ static void take_port(struct job *job, int i, const char *text)
         if (job->ssh->nodes[k].state == SSH_READY) go(job, k, port);
 }
 
-/* Ends the other nodes at once, although this one still ends its ranks. */
+/* Ends the other nodes, although this one still ends its ranks. */
 static void take_failure(struct job *job, int i)
 {
     job->ssh->nodes[i].failed = true;
     if (job->first || job->ending) return;
     job->first = &job->ranks[i];
     job->quiet = job->passed != 0;
-    job_end(job);
+    job_end_recorded(job, true);
 }
 
 static void read_input(struct job *job);
