@@ -10,7 +10,7 @@
 
 #include "options_text.h"
 
-enum { RDZV_PORT = 29400 }; /* torchrun's default */
+enum { RDZV_PORT = 29400 /* torchrun's default */, SSH_TIMEOUT_MAX_MS = 1000000000 };
 
 static bool set(void *target, int id, const char *value);
 
@@ -128,7 +128,9 @@ static bool set_ssh_command(struct options *options, const char *name, const cha
 
 static bool set_ssh_timeout(struct options *options, const char *name, const char *value)
 {
-    return parse_seconds(name, value, &options->ssh_timeout_ms);
+    if (!parse_seconds(name, value, &options->ssh_timeout_ms)) return false;
+    return options->ssh_timeout_ms <= SSH_TIMEOUT_MAX_MS ||
+           refuse("--%s takes at most %d seconds, not %s", name, SSH_TIMEOUT_MAX_MS / 1000, value);
 }
 
 static bool set_export(struct options *options, const char *name, const char *value)
