@@ -178,6 +178,13 @@ static void test_compare(void **state)
     has("<title>new</title>");
     has("message size (bytes)");
     has("bus bandwidth (GB/s)");
+    /* gnuplot runs no command that is in a file or its name */
+    assert_int_equal(run("sed \"s/all_reduce/it's \\`touch x\\`/\" old.json >new.json; cp new.json '`touch y`.json'; "
+                         "tutti-bench --compare new.json '`touch y`.json' --plot both.svg && cat both.svg; ls"),
+                     0);
+    has("it's `touch x`");
+    assert_null(strstr(text, "\nx\n"));
+    assert_null(strstr(text, "\ny\n"));
 }
 
 int main(void)

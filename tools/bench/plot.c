@@ -85,15 +85,15 @@ static int list_ops(const struct series_set *set, const char *ops[OPS_DRAWN_MAX]
     return n;
 }
 
-/* Writes text in gnuplot's double quotes. */
+/* Writes text in gnuplot's single quotes.  In double quotes gnuplot would run commands between backquotes. */
 static void draw_text(FILE *out, const char *text)
 {
-    fputc('"', out);
+    fputc('\'', out);
     for (; *text; text++) {
-        if (*text == '"' || *text == '\\') fputc('\\', out);
+        if (*text == '\'') fputc('\'', out);
         fputc((unsigned char)*text >= ' ' ? *text : ' ', out);
     }
-    fputc('"', out);
+    fputc('\'', out);
 }
 
 /* Writes the data of an operation: size, median, percentile, bandwidth. */
@@ -115,7 +115,9 @@ static void draw_panel(FILE *out, const struct series_set *set, const char *op, 
     bool first = true;
     for (int s = 0; s < set->n; s++)
         if (count_points(&set->list[s], op)) draw_data(out, &set->list[s], s, op);
-    fprintf(out, "set title \"%s\" noenhanced\nset ylabel \"%s\"\n%s\nset %s\nplot ", op, view->label, view->scale,
+    fputs("set title ", out);
+    draw_text(out, op);
+    fprintf(out, " noenhanced\nset ylabel \"%s\"\n%s\nset %s\nplot ", view->label, view->scale,
             key ? "key top left" : "nokey");
     for (int s = 0; s < set->n; s++) {
         const struct style *style = &styles[s % STYLES];
