@@ -61,10 +61,12 @@ static int checkpoint(struct training *t, bool loads)
     return status;
 }
 
-/* Continues from the latest checkpoint, if there is one. */
+/* Continues from the latest checkpoint, if there is one.  If the group fails meanwhile, the step is loaded but values
+ * may not be: then this rank has no state that others could take. */
 static int resume(struct training *t)
 {
     int status = checkpoint(t, true);
+    if (status != TUTTI_OK) t->step = 0;
     if (status == TUTTI_ERR_NOT_FOUND) return TUTTI_OK;
     if (status == TUTTI_OK && tutti_get_rank(NULL) == 0) printf("continues after step %d\n", (int)t->step);
     return status;
