@@ -96,6 +96,8 @@ static void test_errors(void **state)
     has("--processes takes a number from 1 to 64, not \"x\"");
     assert_int_equal(run("tutti-store-bench 3 4"), 2);
     has("there are fewer clients (3) than processes (4)");
+    assert_int_equal(run("tutti-bench x --reduce_op"), 2); /* an underscore, also after other arguments */
+    has("--reduce-op needs a value");
     assert_int_equal(run("tutti-info --watch 1 --interval 0"), 2);
     has("--interval takes a number from 0.01 to 3600, not \"0\"");
 }

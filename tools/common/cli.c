@@ -190,6 +190,15 @@ static void dash(char *argument)
         if (*c == '_') *c = '-';
 }
 
+/* Returns the index of the option that getopt_long finds next, from `at` on: it skips other arguments, unless they
+ * begin what belongs to a program or a command. */
+static int find_next(const struct cli *cli, int argc, char **argv, int at)
+{
+    bool skips = !cli->runs_program && !cli->commands;
+    while (skips && at < argc && (argv[at][0] != '-' || !argv[at][1])) at++;
+    return at;
+}
+
 /* Handles option `index`.  Returns CLI_GO_ON or an exit status. */
 static int take(const struct cli *cli, int index, const char *value, void *target)
 {
@@ -208,7 +217,8 @@ int cli_parse(const struct cli *cli, int argc, char **argv, void *target, int *f
     optind = 0; /* makes getopt_long start anew */
     opterr = 0;
     for (int at = 1; status == CLI_GO_ON; at = optind) {
-        if (at < argc) dash(argv[at]);
+        int next = find_next(cli, argc, argv, at);
+        if (next < argc) dash(argv[next]);
         optopt = 0;
         int found = getopt_long(argc, argv, form.letters, form.longs, NULL);
         if (found == -1) break;
