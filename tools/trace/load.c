@@ -92,7 +92,8 @@ static void take_clock(struct load_rank *rank, const void *content, size_t bytes
 static bool take_group(struct load_rank *rank, void *content, size_t bytes)
 {
     tutti_trace_group *group = content;
-    if (bytes < sizeof *group || group->number == 0 || group->number > rank->size || group->world_size < 1)
+    if (bytes < sizeof *group || group->number == 0 || group->number > rank->size || group->number > INT32_MAX ||
+        group->world_size < 1)
         return true; /* a file of so many bytes has fewer groups */
     if ((size_t)group->world_size > (bytes - sizeof *group) / sizeof(int32_t)) return true;
     if (group->rank < 0 || group->rank >= group->world_size) return true;

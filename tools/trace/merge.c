@@ -194,7 +194,7 @@ static void put_async(struct out *out, const struct load_rank *rank, size_t i, c
                       int64_t end)
 {
     json_int_t id = (json_int_t)rank->begin.rank << 40 | (json_int_t)i;
-    int thread = ASYNC_THREADS + (int)rank->ops[i].group;
+    int thread = ASYNC_THREADS + (int)(rank->ops[i].group % ASYNC_THREADS);
     put_event(out, json_pack("{s:s, s:s, s:s, s:I, s:i, s:i, s:f, s:O}", "ph", "b", "cat", "async", "name", name, "id",
                              id, "pid", rank->begin.rank, "tid", thread, "ts", us_of(out, begin), "args", out->args));
     put_event(out, json_pack("{s:s, s:s, s:s, s:I, s:i, s:i, s:f}", "ph", "e", "cat", "async", "name", name, "id", id,
