@@ -1,4 +1,4 @@
-/* Sockets and pipes that no executed program inherits, and who is at the other end. */
+/* Makes sockets and pipes that executed programs do not inherit, and finds out who is at the other end. */
 #ifndef PORTABLE_SOCKETS_H
 #define PORTABLE_SOCKETS_H
 

@@ -17,8 +17,8 @@ struct rendezvous_args {
 
 struct rendezvous {
     tutti_store *store; /* the store in which the ranks registered; keys outside the prefix are free for other uses */
-    tutti_store *launcher; /* the whole store that outlives the ranks, of which `store` is a part: the launcher's, or
-                            * the part of a redis server for this start of the job.  NULL: there is none */
+    tutti_store *launcher; /* outlives the ranks: the launcher's whole store, or this start's part of a redis
+                            * server.  `store` is a part of it.  NULL: there is none */
     bool launcher_ranks;   /* the ranks have the numbers that the launcher gave them */
     int rank, world_size;
     int local_rank, local_world_size, node_rank; /* -1 if the launcher did not set them */

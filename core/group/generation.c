@@ -103,8 +103,8 @@ static struct generation *parse(const char *text)
     return NULL;
 }
 
-/* Reads the text in the store.  *text is freed by the caller, or NULL if there is none.  *n: its bytes, of which a
- * foreign text may have some after a NUL. */
+/* Reads the text in the store.  The caller frees *text, which is NULL if there is none.  *n gets its bytes: a foreign
+ * text may hold a NUL. */
 static int read_text(tutti_store *store, char **text, size_t *n)
 {
     tutti_bytes bytes = {0};

@@ -471,7 +471,7 @@ static void test_redis(void **state)
     (void)state;
     char url[80];
     struct redis_server server = {0};
-    if (redis_server_missing() != NULL) skip();
+    if (redis_server_missing() != NULL) skip(); /* redis-server is not installed, or this build has no redis */
     assert_true(redis_server_start(&server));
     snprintf(url, sizeof url, "redis://127.0.0.1:%u/job", server.port);
     procs_run_with(SIZE + 1, rank_over_redis, replace_rank_0, url);

@@ -107,7 +107,7 @@ static void test_colours(void **state)
 {
     static const char tool[] = "TERM=xterm script -qec 'tutti-info' /dev/null";
     (void)state;
-    if (run("command -v script >/dev/null") != 0) skip();
+    if (run("command -v script >/dev/null") != 0) skip(); /* nothing here makes a terminal */
     assert_int_equal(run("%s </dev/null", tool), 0);
     has("backend tcp: \033[32mfound\033[0m");
     assert_int_equal(run("NO_COLOR=1 %s </dev/null", tool), 0);
@@ -126,7 +126,7 @@ static void test_progress(void **state)
     assert_null(strstr(text, "left"));
     assert_int_equal(run("%s --progress", tool), 0);
     has("1 of 4, time left unknown: join\n");
-    if (run("command -v script >/dev/null") != 0) skip();
+    if (run("command -v script >/dev/null") != 0) skip(); /* nothing here makes a terminal */
     assert_int_equal(run("script -qec '%s' /dev/null </dev/null", tool), 0);
     has("\r1 of 4, time left unknown: join\033[K");
     has("\r\033[K");
@@ -185,7 +185,7 @@ static void test_syntax(void **state)
                 fail_msg("%s does not parse its script: %s", shells[k], text);
 }
 
-/* Completes a command line in bash, of which the last word is being written. */
+/* Completes the last word of a command line in bash. */
 static const char *complete(const char *tool, const char *words)
 {
     char function[64];

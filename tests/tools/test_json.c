@@ -58,7 +58,7 @@ static int tear_down(void **state)
 /* Skips the test without Python, or if the tools were built without jansson. */
 static void needs_json(void)
 {
-    if (run("command -v python3 >/dev/null") != 0) skip();
+    if (run("command -v python3 >/dev/null") != 0) skip(); /* no parser is installed */
     if (run("tutti-bench --compare /dev/null /dev/null") != 2) return;
     assert_non_null(strstr(text, "--compare is left out of this build, because jansson was not found"));
     assert_int_equal(text_count(text, "\n"), 1);
@@ -131,7 +131,7 @@ static void test_bench(void **state)
     assert_non_null(strstr(text, "1 of 1, time left unknown: barrier of 0 bytes\n"));
 }
 
-/* Writes a document of which each time is `us`. */
+/* Writes a document whose times are all `us`. */
 static void write_results(const char *name, double us, int ranks)
 {
     char command[1024];

@@ -322,7 +322,7 @@ void ssh_signal(struct job *job, int i, int signal)
     if (signal == SIGKILL && job->interrupts > 2) {
         rank_signal(&job->ranks[i], SIGKILL, true); /* whatever holds it up */
     } else if (node->state == SSH_CONNECTING) {
-        if (signal == SIGUSR1 || signal == SIGUSR2) return; /* for ranks, of which none is running */
+        if (signal == SIGUSR1 || signal == SIGUSR2) return; /* they are for ranks, and no rank runs yet */
         if (signal != SIGTSTP && signal != SIGCONT) node->asked = true;
         rank_signal(&job->ranks[i], signal == SIGTSTP ? SIGSTOP : signal, true);
     } else {

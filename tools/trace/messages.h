@@ -8,7 +8,7 @@
 
 #include "trace/load.h"
 
-/* Sets wait_ns of the messages of which both sides are there.  Returns false if out of memory. */
+/* Sets wait_ns of each message whose two sides are there.  Returns false if out of memory. */
 bool messages_find(struct load *load);
 
 #endif
