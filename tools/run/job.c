@@ -104,7 +104,7 @@ void job_end(struct job *job)
     for (int i = 0; i < job->n; i++) {
         if (job->ssh)
             ssh_end(job, i);
-        else
+        else if (job->passed != SIGTERM)
             rank_signal(&job->ranks[i], SIGTERM, true);
     }
     uint64_t more = job->ssh ? NODE_GRACE_MS : 0; /* the nodes have the same limit for their ranks */

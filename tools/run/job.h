@@ -70,7 +70,8 @@ struct job {
 /* Starts the ranks and forwards output and signals.  Returns the launcher's exit status once all have ended. */
 int job_run(struct job *job);
 
-/* Ends the ranks: SIGTERM now, SIGKILL after the grace period. */
+/* Ends the ranks: SIGTERM now, SIGKILL after the grace period.  A SIGTERM that was passed on is not sent again, because
+ * a second one would interrupt what the ranks do at their end. */
 void job_end(struct job *job);
 
 /* Does the same, after the ranks have had time to write their flight records, if they keep any.  failed: a rank has
