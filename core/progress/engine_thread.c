@@ -14,8 +14,8 @@
 enum {
     UNARMED_MS = 20,      /* period of checks for control messages over a backend without arm, in an idle group */
     GRACE_US = 100,       /* time in which the caller may begin to wait before the thread polls */
-    GRACE_MOST_US = 1600, /* it doubles up to this while callers make progress themselves */
-    ATTEND_US = 5000,     /* time without work before the thread sleeps on the backends */
+    GRACE_MOST_US = 6400, /* it doubles up to this while callers make progress themselves */
+    ATTEND_US = 5000,     /* time without work or calls before the thread sleeps on the backends */
     ALERT_MS = 5          /* replaces ENGINE_WATCH_MS after a failure */
 };
 
@@ -69,7 +69,7 @@ static void attend_works(struct engine *engine)
         uint64_t calls = engine->calls;
         nap(engine, hurried ? 0 : grace_us * 1000);
         if (!hurried && leaves_round(engine, calls)) continue;
-        quiet_us = engine->n_async > 0 ? 0 : quiet_us + grace_us;
+        quiet_us = engine->n_async > 0 || engine->calls != calls ? 0 : quiet_us + grace_us;
         bool is_needed = engine->n_async > 0 && engine->callers == 0;
         grace_us = is_needed ? GRACE_US : grace_us < GRACE_MOST_US ? 2 * grace_us : GRACE_MOST_US;
         while (engine->n_async > 0 && make_progress(engine)) continue;
