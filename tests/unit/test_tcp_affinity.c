@@ -80,6 +80,21 @@ static void lose_a_sleeper(struct end *end)
     end->shm.peer[0].lost = true;
 }
 
+/* Puts a second rank that is awake on rank 2's core, the first one, and nobody on its own. */
+static void crowd(struct end *end)
+{
+    sleep_one(end);
+    end->shm.preferred_core = second;
+    atomic_store(&shm_rank_at(&end->shm, 1)->core, (uint32_t)first + 1);
+}
+
+/* The same, but the second rank is on rank 2's own core. */
+static void crowd_home(struct end *end)
+{
+    crowd(end);
+    atomic_store(&shm_rank_at(&end->shm, 1)->core, (uint32_t)second + 1);
+}
+
 static void hold_back(struct end *end)
 {
     end->shm.migrate_ns = INT64_MAX;
@@ -90,6 +105,8 @@ static void test_stays(void **state)
     (void)state;
     given_cores_need_two();
     assert_false(returns(2, first, sleep_one)); /* rank 0's core may be free */
+    assert_true(returns(2, first, crowd));      /* unless more ranks that are awake run here than there */
+    assert_false(returns(2, first, crowd_home));
     assert_false(returns(2, first, hold_back));
     assert_true(returns(2, first, lose_a_sleeper)); /* a dead rank does not sleep */
 }

@@ -4,8 +4,9 @@
  * a second.  An operation takes as long as the core with the most ranks.  Two ranks that exchange messages are faster
  * on one core, because they yield to each other.  Therefore a rank that yields checks now and then whether it is on its
  * preferred core, and moves back.  The thread is not bound: its mask is a single core only for a moment.  While some
- * rank sleeps, its core may be idle, so the kernel's placement is left alone.  A rank that is migrated again retries
- * with growing intervals, because the kernel has a reason.  See docs/benchmarks/shared-memory.md.
+ * rank sleeps, its core may be idle, so the kernel's placement is left alone, unless it put more ranks that are awake
+ * on this core than on the preferred one.  A rank that is migrated again retries with growing intervals, because the
+ * kernel has a reason.  See docs/benchmarks/shared-memory.md.
  *
  * If every rank can have a core, two of them on one core cost far more than a move, and other processes may bring them
  * together again and again.  A rank that has polled in vain therefore publishes its core and leaves one that it shares,
@@ -64,31 +65,41 @@ static void go_home(struct shm *shm, int own, int64_t most_ns)
     back_off(shm, now, most_ns);
 }
 
-void shm_affinity_restore(struct shm *shm)
+/* Publishes this rank's core, and returns its number plus 1, or 0 if it is unknown.  relaxed: only a hint */
+static uint32_t publish_core(struct shm *shm)
 {
-    int own = sched_getcpu();
-    if (own != shm->preferred_core && all_awake(shm)) go_home(shm, own, GAP_MAX_NS);
+    uint32_t core = (uint32_t)(sched_getcpu() + 1);
+    struct shm_rank *rank = shm_rank_at(shm, shm->local_rank);
+    if (core != 0 && atomic_load_explicit(&rank->core, memory_order_relaxed) != core)
+        atomic_store_explicit(&rank->core, core, memory_order_relaxed);
+    return core;
 }
 
-/* True if another rank that is awake was last seen on this core.  relaxed: only a hint */
-static bool is_shared(const struct shm *shm, uint32_t core)
+/* Returns how many other ranks that are awake were last seen on this core.  relaxed: only a hint */
+static int count_others(const struct shm *shm, uint32_t core)
 {
+    int n = 0;
     for (int local_rank = 0; local_rank < shm->n; local_rank++) {
         const struct shm_rank *rank = shm_rank_at(shm, local_rank);
-        if (local_rank != shm->local_rank && !shm->peer[local_rank].lost &&
-            atomic_load_explicit(&rank->core, memory_order_relaxed) == core &&
-            atomic_load_explicit(&rank->asleep, memory_order_relaxed) == 0)
-            return true;
+        n += local_rank != shm->local_rank && !shm->peer[local_rank].lost &&
+             atomic_load_explicit(&rank->core, memory_order_relaxed) == core &&
+             atomic_load_explicit(&rank->asleep, memory_order_relaxed) == 0;
     }
-    return false;
+    return n;
+}
+
+void shm_affinity_restore(struct shm *shm)
+{
+    uint32_t core = publish_core(shm);
+    int own = (int)core - 1;
+    if (own < 0 || own == shm->preferred_core) return;
+    bool is_crowded =
+        shm->preferred_core >= 0 && count_others(shm, core) > count_others(shm, (uint32_t)shm->preferred_core + 1);
+    if (is_crowded || all_awake(shm)) go_home(shm, own, is_crowded ? SPREAD_GAP_MAX_NS : GAP_MAX_NS);
 }
 
 void shm_affinity_spread(struct shm *shm)
 {
-    int own = sched_getcpu();
-    if (own < 0) return;
-    struct shm_rank *rank = shm_rank_at(shm, shm->local_rank);
-    if (atomic_load_explicit(&rank->core, memory_order_relaxed) != (uint32_t)own + 1)
-        atomic_store_explicit(&rank->core, (uint32_t)own + 1, memory_order_relaxed);
-    if (is_shared(shm, (uint32_t)own + 1)) go_home(shm, own, SPREAD_GAP_MAX_NS);
+    uint32_t core = publish_core(shm);
+    if (core != 0 && count_others(shm, core) > 0) go_home(shm, (int)core - 1, SPREAD_GAP_MAX_NS);
 }

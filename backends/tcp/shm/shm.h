@@ -275,6 +275,8 @@ bool shm_have_spare_cores(const struct shm *shm);
 
 /* ---- affinity.c ------------------------------------------------------------------------------------------ */
 
+enum { SHM_RESTORE_EVERY = 64 }; /* yields between two looks at the cores, if ranks share them */
+
 /* Moves this rank's thread back to its preferred core if it has been migrated. */
 void shm_affinity_restore(struct shm *shm);
 /* Moves this rank to its preferred core if another rank shares its core, although each could have one. */
@@ -414,14 +416,13 @@ static inline void shm_wake(struct shm *shm, int local_rank)
 /* Pauses between two polls of the peers, or yields if ranks share cores. */
 static inline void shm_pause(struct shm *shm)
 {
-    enum { AFFINITY_EVERY = 512 };
     if (!shm->shares_cores) {
         shm_relax();
         return;
     }
     shm_settle(shm); /* the core may go to another process for a while */
     sched_yield();
-    if (++shm->pauses % AFFINITY_EVERY == 0) shm_affinity_restore(shm);
+    if (++shm->pauses % SHM_RESTORE_EVERY == 0) shm_affinity_restore(shm);
 }
 
 #endif

@@ -163,13 +163,23 @@ static bool cut(struct transport *transport, int32_t rank, struct transport_writ
 
 enum { SPREAD_EVERY = 16 }; /* idle rounds between looks at the cores */
 
+/* Looks at the cores now and then while nothing moves. */
+static void look_at_cores(struct shm *shm)
+{
+    shm->pauses++;
+    if (shm->shares_cores && shm->pauses % SHM_RESTORE_EVERY == 0)
+        shm_affinity_restore(shm);
+    else if (!shm->shares_cores && shm->pauses % SPREAD_EVERY == 0)
+        shm_affinity_spread(shm);
+}
+
 static int progress(struct transport *transport)
 {
     struct shm *shm = shm_of(transport);
     int moved = shm_progress(shm);
     moved += shm_stream_progress(shm);
     shm_settle(shm);
-    if (moved == 0 && !shm->shares_cores && ++shm->pauses % SPREAD_EVERY == 0) shm_affinity_spread(shm);
+    if (moved == 0) look_at_cores(shm);
     return moved;
 }
 
