@@ -17,7 +17,7 @@ cmake --build "$without" -j "$(nproc)" --target tutti tutti_tcp tutti-run tutti-
 measure() {
     local variant=$1 directory=$2
     mkdir -p "$work/trace"
-    "$directory/tests/bench_issue" 300 |
+    TUTTI_BACKEND_PATH=$directory/lib/tutti "$directory/tests/bench_issue" 300 |
         sed -nE "s/^all_reduce ([0-9.]+) ns/one_rank_all_reduce $variant \1/p; s/^isend.* ([0-9.]+) ns/message $variant \1/p"
     "$directory/bin/tutti-run" --no-prefix -n 2 "$directory/bin/tutti-bench" --ops all_reduce,pingpong,barrier \
         --sizes 4,64K --ms 300 --csv | awk -F , -v variant="$variant" '
