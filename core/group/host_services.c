@@ -56,7 +56,7 @@ static const char *host_env(const char *name)
 static void host_reduce(tutti_dtype dtype, tutti_reduce_op op, void *data, const void *a, const void *b, int64_t n)
 {
     reduce_fn reduce = reduce_find(dtype, op);
-    uint64_t begin = reduce_clock_begin();
+    uint64_t begin = reduce_clock_begin(n);
     if (reduce != NULL) reduce(data, a, b, n);
     reduce_clock_end(begin);
 }
@@ -64,14 +64,14 @@ static void host_reduce(tutti_dtype dtype, tutti_reduce_op op, void *data, const
 static void host_reduce_many(tutti_dtype dtype, tutti_reduce_op op, void *data, const void *const *src, int32_t n_src,
                              int64_t n)
 {
-    uint64_t begin = reduce_clock_begin();
+    uint64_t begin = reduce_clock_begin(n);
     reduce_many(dtype, op, data, src, n_src, n);
     reduce_clock_end(begin);
 }
 
 static void host_average(tutti_dtype dtype, void *data, int64_t n, int64_t divisor)
 {
-    uint64_t begin = reduce_clock_begin();
+    uint64_t begin = reduce_clock_begin(n);
     if (reduce_find(dtype, TUTTI_AVG) != NULL && divisor > 0) reduce_average(dtype, data, data, n, divisor);
     reduce_clock_end(begin);
 }

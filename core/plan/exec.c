@@ -164,7 +164,7 @@ static void issue(struct exec *exec, uint32_t id)
 
 static inline void reduce(struct exec *exec, void *dst, const void *a, const void *b, int64_t n)
 {
-    uint64_t begin = reduce_clock_begin();
+    uint64_t begin = reduce_clock_begin(exec->reduce != NULL ? n : INT64_MAX); /* a user's op may take long */
     if (exec->reduce != NULL)
         exec->reduce(dst, a, b, n);
     else
@@ -175,7 +175,7 @@ static inline void reduce(struct exec *exec, void *dst, const void *a, const voi
 
 static void scale(const struct exec *exec, const struct plan_step *step, void *dst, const void *a)
 {
-    uint64_t begin = reduce_clock_begin();
+    uint64_t begin = reduce_clock_begin(step->numel);
     if (step->kind == PLAN_SCALE)
         reduce_scale(exec->run.dtype, dst, a, step->numel, exec->run.factor);
     else
