@@ -61,14 +61,16 @@ static int merge(const char *folder, const char *path)
 enum { RANGE_THREADS = 2000000000, ASYNC_THREADS = 1000000000, WAIT_SHOWN_NS = 1000, BUFFER = 1 << 16 };
 
 /* An event that is written again and again with other values: making it anew would take most of the time. */
-struct span {
-    json_t *event, *name, *pid, *tid, *ts, *dur;
+struct kept {
+    json_t *event, *name, *pid, *tid, *ts;
+    json_t *dur, *id; /* of a span; of the begin or the end of an asynchronous operation */
 };
 
 struct out {
     FILE *file;
     const struct load *load;
-    struct span op, plain; /* the first one has arguments */
+    struct kept op, plain; /* spans, of which the first one has arguments */
+    struct kept begin, end;
     json_t *args, *bytes, *sequence, *root, *wait_ns, *reduce_ns, *thread;
     bool any, failed;
     size_t used;
@@ -109,25 +111,27 @@ static void put_event(struct out *out, json_t *event)
     json_decref(event);
 }
 
-/* Adds a value to an object, which then owns it.  Returns it, to be changed. */
+/* Adds a value to an object, which then owns it.  Returns it, to be changed, or NULL without memory. */
 static json_t *add(json_t *object, const char *key, json_t *value)
 {
-    json_object_set_new(object, key, value);
-    return value;
+    return json_object_set_new(object, key, value) == 0 ? value : NULL;
 }
 
-static struct span make_span(json_t *args)
+static struct kept make_event(const char *phase, json_t *args)
 {
     json_t *event = json_object();
-    struct span span = {.event = event};
-    add(event, "ph", json_string("X"));
-    span.name = add(event, "name", json_string(""));
-    span.pid = add(event, "pid", json_integer(0));
-    span.tid = add(event, "tid", json_integer(0));
-    span.ts = add(event, "ts", json_real(0));
-    span.dur = add(event, "dur", json_real(0));
+    struct kept kept = {.event = event};
+    bool is_span = strcmp(phase, "X") == 0;
+    add(event, "ph", json_string(phase));
+    if (!is_span) add(event, "cat", json_string("async"));
+    kept.name = add(event, "name", json_string(""));
+    if (!is_span) kept.id = add(event, "id", json_integer(0));
+    kept.pid = add(event, "pid", json_integer(0));
+    kept.tid = add(event, "tid", json_integer(0));
+    kept.ts = add(event, "ts", json_real(0));
+    if (is_span) kept.dur = add(event, "dur", json_real(0));
     if (args != NULL) json_object_set(event, "args", args);
-    return span;
+    return kept;
 }
 
 static void make_events(struct out *out)
@@ -139,8 +143,10 @@ static void make_events(struct out *out)
     out->wait_ns = add(out->args, "wait_ns", json_integer(0));
     out->reduce_ns = add(out->args, "reduce_ns", json_integer(0));
     out->thread = add(out->args, "thread", json_string(""));
-    out->op = make_span(out->args);
-    out->plain = make_span(NULL);
+    out->op = make_event("X", out->args);
+    out->plain = make_event("X", NULL);
+    out->begin = make_event("b", out->args);
+    out->end = make_event("e", NULL);
 }
 
 static double us_of(const struct out *out, int64_t ns)
@@ -178,15 +184,21 @@ static void set_args(struct out *out, const struct load_rank *rank, size_t i)
     json_string_set(out->thread, op->flags & TUTTI_TRACE_BY_THREAD ? "progress" : "caller");
 }
 
-static void put_span(struct out *out, const struct span *span, const struct load_rank *rank, const char *name,
+static void put_again(struct out *out, const struct kept *kept, const struct load_rank *rank, const char *name,
+                      int thread, int64_t time)
+{
+    json_string_set(kept->name, name);
+    json_integer_set(kept->pid, rank->begin.rank);
+    json_integer_set(kept->tid, thread);
+    json_real_set(kept->ts, us_of(out, time));
+    put_kept(out, kept->event);
+}
+
+static void put_span(struct out *out, const struct kept *span, const struct load_rank *rank, const char *name,
                      int thread, int64_t begin, int64_t ns)
 {
-    json_string_set(span->name, name);
-    json_integer_set(span->pid, rank->begin.rank);
-    json_integer_set(span->tid, thread);
-    json_real_set(span->ts, us_of(out, begin));
     json_real_set(span->dur, (double)ns / 1e3);
-    put_kept(out, span->event);
+    put_again(out, span, rank, name, thread, begin);
 }
 
 /* Asynchronous operations overlap, which spans of one thread must not. */
@@ -195,10 +207,10 @@ static void put_async(struct out *out, const struct load_rank *rank, size_t i, c
 {
     json_int_t id = (json_int_t)rank->begin.rank << 40 | (json_int_t)i;
     int thread = ASYNC_THREADS + (int)(rank->ops[i].group % ASYNC_THREADS);
-    put_event(out, json_pack("{s:s, s:s, s:s, s:I, s:i, s:i, s:f, s:O}", "ph", "b", "cat", "async", "name", name, "id",
-                             id, "pid", rank->begin.rank, "tid", thread, "ts", us_of(out, begin), "args", out->args));
-    put_event(out, json_pack("{s:s, s:s, s:s, s:I, s:i, s:i, s:f}", "ph", "e", "cat", "async", "name", name, "id", id,
-                             "pid", rank->begin.rank, "tid", thread, "ts", us_of(out, end)));
+    json_integer_set(out->begin.id, id);
+    json_integer_set(out->end.id, id);
+    put_again(out, &out->begin, rank, name, thread, begin);
+    put_again(out, &out->end, rank, name, thread, end);
 }
 
 static void put_op(struct out *out, const struct load_rank *rank, size_t i)
@@ -242,15 +254,16 @@ static bool write_all(FILE *file, const struct load *load)
         json_object_set_new(clocks, key, json_integer(load->ranks[i].align.error_ns));
     }
     fputs("{\"displayTimeUnit\":\"ns\",\"otherData\":{\"clock_error_ns\":", file);
-    out.failed = out.op.dur == NULL || out.plain.dur == NULL || json_dumpf(clocks, file, JSON_COMPACT) != 0;
+    bool made = out.op.dur != NULL && out.plain.dur != NULL && out.begin.ts != NULL && out.end.ts != NULL;
+    out.failed = !made || json_dumpf(clocks, file, JSON_COMPACT) != 0;
     fputs("},\"traceEvents\":[\n", file);
     for (int i = 0; i < load->n && !out.failed && !ferror(file); i++) put_rank(&out, &load->ranks[i]);
     flush(&out);
     fputs("\n]}\n", file);
     json_decref(clocks);
     json_decref(out.args);
-    json_decref(out.op.event);
-    json_decref(out.plain.event);
+    const struct kept *kept[] = {&out.op, &out.plain, &out.begin, &out.end};
+    for (int i = 0; i < 4; i++) json_decref(kept[i]->event);
     return !out.failed && fflush(file) == 0 && !ferror(file);
 }
 
