@@ -18,41 +18,56 @@ void coll_eager_post(struct coll_segment *segment, struct coll_op *op)
     for (int i = 0; i < segment->n; i++) tutti_copy(to + (size_t)i * op->bytes, op->list[i].data, op->bytes);
 }
 
-static void reduce_eager(struct coll_segment *segment, struct coll_op *op, size_t at, void *to, size_t bytes)
+/* Returns a block of a rank's data.  This rank's own are read from its tensor: the lines that it has just written are
+ * on their way to the others. */
+static const char *block_of(const struct coll_segment *segment, const struct coll_op *op, int rank, int block)
+{
+    if (rank == segment->rank) return coll_in_block(op, block);
+    return eager_data(segment, rank, op->first, op->in_bytes) + (size_t)block * op->bytes;
+}
+
+/* Reduces all ranks' data, or a block of them. */
+static void reduce_eager(struct coll_segment *segment, struct coll_op *op, int block)
 {
     const void *from[SHM_RANKS_MAX];
-    for (int i = 0; i < segment->n; i++) from[i] = eager_data(segment, i, op->first, op->in_bytes) + at;
-    coll_reduce(segment, op, to, from, bytes);
+    for (int i = 0; i < segment->n; i++) from[i] = block_of(segment, op, i, block);
+    coll_reduce(segment, op, op->out, from, op->bytes);
+}
+
+/* Copies a rank's data, or a block of them, which may be in place. */
+static void copy_block(const struct coll_segment *segment, const struct coll_op *op, char *to, int rank, int block)
+{
+    const char *from = block_of(segment, op, rank, block);
+    if (from != to) tutti_copy(to, from, op->bytes);
 }
 
 void coll_eager_run(struct coll_segment *segment, struct coll_op *op)
 {
     bool root = op->root == segment->rank;
-    size_t put = op->in_bytes, own = (size_t)segment->rank * op->bytes;
+    int own = segment->rank;
     switch (op->kind) {
     case TUTTI_ALL_REDUCE:
-        reduce_eager(segment, op, 0, op->out, op->bytes);
+        reduce_eager(segment, op, 0);
         break;
     case TUTTI_REDUCE:
-        if (root) reduce_eager(segment, op, 0, op->out, op->bytes);
+        if (root) reduce_eager(segment, op, 0);
         break;
     case TUTTI_REDUCE_SCATTER:
-        reduce_eager(segment, op, own, op->out, op->bytes);
+        reduce_eager(segment, op, own);
         break;
     case TUTTI_BROADCAST:
-        if (!root) tutti_copy(op->out, eager_data(segment, op->root, op->first, put), put);
+        if (!root) copy_block(segment, op, op->out, op->root, 0);
         break;
     case TUTTI_SCATTER:
-        tutti_copy(op->out, eager_data(segment, op->root, op->first, put) + own, op->bytes);
+        copy_block(segment, op, op->out, op->root, own);
         break;
     case TUTTI_ALL_GATHER:
     case TUTTI_GATHER:
         for (int i = 0; i < segment->n && (root || op->kind == TUTTI_ALL_GATHER); i++)
-            tutti_copy(coll_out_block(op, i), eager_data(segment, i, op->first, put), op->bytes);
+            copy_block(segment, op, coll_out_block(op, i), i, 0);
         break;
     case TUTTI_ALL_TO_ALL:
-        for (int i = 0; i < segment->n; i++)
-            tutti_copy(coll_out_block(op, i), eager_data(segment, i, op->first, put) + own, op->bytes);
+        for (int i = 0; i < segment->n; i++) copy_block(segment, op, coll_out_block(op, i), i, own);
         break;
     default:
         break;
