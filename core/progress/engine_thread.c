@@ -59,6 +59,12 @@ static bool leaves_round(struct engine *engine, uint64_t calls)
     return true;
 }
 
+/* True for a while after a failure: control messages are then read without delay, although callers call. */
+static bool is_alert(const struct engine *engine)
+{
+    return clock_now_ns() < engine->alert_until_ns;
+}
+
 /* Makes progress on asynchronous operations while no caller does.  Returns when there have been none for a while. */
 static void attend_works(struct engine *engine)
 {
@@ -69,7 +75,8 @@ static void attend_works(struct engine *engine)
         uint64_t calls = engine->calls;
         nap(engine, hurried ? 0 : grace_us * 1000);
         if (!hurried && leaves_round(engine, calls)) continue;
-        quiet_us = engine->n_async > 0 || engine->calls != calls ? 0 : quiet_us + grace_us;
+        bool goes_on = engine->calls != calls && !is_alert(engine);
+        quiet_us = engine->n_async > 0 || goes_on ? 0 : quiet_us + grace_us;
         bool is_needed = engine->n_async > 0 && engine->callers == 0;
         grace_us = is_needed ? GRACE_US : grace_us < GRACE_MOST_US ? 2 * grace_us : GRACE_MOST_US;
         while (engine->n_async > 0 && make_progress(engine)) continue;
@@ -86,7 +93,7 @@ static void watch_messages(struct engine *engine)
 /* Returns true after a while without calls, false if the thread was woken. */
 static bool nap_until_quiet(struct engine *engine)
 {
-    bool alert = clock_now_ns() < engine->alert_until_ns; /* read after wake_sent was cleared: see engine_alert */
+    bool alert = is_alert(engine); /* read after wake_sent was cleared: see engine_alert */
     uint64_t seen;
     do {
         seen = engine->calls;
