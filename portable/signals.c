@@ -8,11 +8,17 @@ static const struct {
     int signal;
     const char *name;
 } names[] = {
-    {SIGABRT, "ABRT"}, {SIGALRM, "ALRM"}, {SIGBUS, "BUS"},   {SIGFPE, "FPE"},       {SIGHUP, "HUP"},
-    {SIGILL, "ILL"},   {SIGINT, "INT"},   {SIGKILL, "KILL"}, {SIGPIPE, "PIPE"},     {SIGPROF, "PROF"},
-    {SIGQUIT, "QUIT"}, {SIGSEGV, "SEGV"}, {SIGSYS, "SYS"},   {SIGTERM, "TERM"},     {SIGTRAP, "TRAP"},
-    {SIGTSTP, "TSTP"}, {SIGTTIN, "TTIN"}, {SIGTTOU, "TTOU"}, {SIGUSR1, "USR1"},     {SIGUSR2, "USR2"},
-    {SIGXCPU, "XCPU"}, {SIGXFSZ, "XFSZ"}, {SIGSTOP, "STOP"}, {SIGVTALRM, "VTALRM"},
+    {SIGABRT, "ABRT"},     {SIGALRM, "ALRM"}, {SIGBUS, "BUS"},   {SIGFPE, "FPE"},       {SIGHUP, "HUP"},
+    {SIGILL, "ILL"},       {SIGINT, "INT"},   {SIGKILL, "KILL"}, {SIGPIPE, "PIPE"},     {SIGPROF, "PROF"},
+    {SIGQUIT, "QUIT"},     {SIGSEGV, "SEGV"}, {SIGSYS, "SYS"},   {SIGTERM, "TERM"},     {SIGTRAP, "TRAP"},
+    {SIGTSTP, "TSTP"},     {SIGTTIN, "TTIN"}, {SIGTTOU, "TTOU"}, {SIGUSR1, "USR1"},     {SIGUSR2, "USR2"},
+    {SIGXCPU, "XCPU"},     {SIGXFSZ, "XFSZ"}, {SIGSTOP, "STOP"}, {SIGVTALRM, "VTALRM"}, {SIGIO, "IO"},
+#ifdef SIGPWR
+    {SIGPWR, "PWR"},
+#endif
+#ifdef SIGSTKFLT
+    {SIGSTKFLT, "STKFLT"},
+#endif
 };
 
 const char *environment_signal(int signal)

@@ -187,6 +187,11 @@ static void test_environment(void **state)
     assert_null(environment_get("TUTTI_TEST_PORTABLE_NOT_SET"));
     assert_string_equal(environment_signal(SIGKILL), "KILL");
     assert_string_equal(environment_signal(SIGSEGV), "SEGV");
+    assert_string_equal(environment_signal(SIGIO), "IO");
+#ifdef SIGSTKFLT
+    assert_string_equal(environment_signal(SIGPWR), "PWR");
+    assert_string_equal(environment_signal(SIGSTKFLT), "STKFLT");
+#endif
     assert_null(environment_signal(0));
     assert_true(cores_usable(0) >= 1);
     cores_move_to(0);
