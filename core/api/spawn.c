@@ -195,9 +195,11 @@ static int result_of(const struct spawn *spawn)
                          "tutti_spawn: the exit status of rank %d is lost, because the program ignores SIGCHLD or "
                          "waits for any child; let tutti_spawn wait for its own children",
                          spawn->first);
-    const char *name = environment_signal(child->status);
-    return error_set(TUTTI_ERR_SYSTEM, "tutti_spawn: rank %d died of SIG%s%s", spawn->first, name ? name : "?",
-                     child->code == CLD_DUMPED ? " (core dumped)" : "");
+    const char *name = environment_signal(child->status), *dumped = child->code == CLD_DUMPED ? " (core dumped)" : "";
+    if (!name)
+        return error_set(TUTTI_ERR_SYSTEM, "tutti_spawn: rank %d died of signal %d%s", spawn->first, child->status,
+                         dumped);
+    return error_set(TUTTI_ERR_SYSTEM, "tutti_spawn: rank %d died of SIG%s%s", spawn->first, name, dumped);
 }
 
 /* ---- in the parent: starting ---------------------------------------------------------------------------------- */
