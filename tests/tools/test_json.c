@@ -164,6 +164,18 @@ static void test_compare(void **state)
     has("  all_reduce                   64       10.00        5.00     0.500       20.00       10.00\n");
     has("# 2 cases: geometric mean of B / A 0.500\n");
     has("# left out: 1 of A and 1 of B, which the other does not have\n");
+    assert_int_equal(run("sed s/tcp/mpi/ new.json >mpi.json; tutti-bench --compare old.json mpi.json"), 0);
+    has("# beware: backend is tcp and mpi\n");
+    /* whatever the order of the backends */
+    assert_int_equal(
+        run("sed '/: 64/s/tcp/mpi/' old.json >a.json; sed '/: 64/s/tcp/mpi/; 3{h;d}; 4G' new.json >b.json; "
+            "tutti-bench --compare a.json b.json"),
+        0);
+    has("# backend mpi\n");
+    has("  all_reduce                    4       10.00        5.00     0.500       20.00       10.00\n");
+    has("  all_reduce                   64       10.00        5.00     0.500       20.00       10.00\n");
+    assert_int_equal(run("tutti-bench --compare a.json new.json"), 0);
+    has("# backend mpi: left out, because only A has it\n");
     assert_int_equal(run("tutti-bench --compare old.json"), 2);
     has("--compare takes two files");
     assert_int_equal(run("tutti-bench --compare old.json none.json"), 1);

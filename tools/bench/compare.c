@@ -51,14 +51,39 @@ static int print_cases(const struct series *a, const struct series *b)
     return cases;
 }
 
-/* Prints series by series.  Files of several backends are compared in the order of the backends. */
+/* Returns the series of this backend from `first` up to `end`, or NULL. */
+static const struct series *series_of(const struct series_set *set, int first, int end, const char *backend)
+{
+    for (int i = first; i < end; i++)
+        if (strcmp(set->list[i].backend, backend) == 0) return &set->list[i];
+    return NULL;
+}
+
+/* Compares each backend with itself.  Returns the number of cases. */
+static int print_backends(const struct series_set *set, int n_a)
+{
+    int cases = 0;
+    for (int i = 0; i < set->n; i++) {
+        const char *backend = set->list[i].backend;
+        bool in_a = i < n_a;
+        const struct series *other = series_of(set, in_a ? n_a : 0, in_a ? set->n : n_a, backend);
+        if (!other)
+            printf("# backend %s: left out, because only %c has it\n", backend, in_a ? 'A' : 'B');
+        else if (in_a)
+            printf("# backend %s\n", backend);
+        if (other && in_a) cases += print_cases(&set->list[i], other);
+    }
+    return cases;
+}
+
+/* Prints the cases of each backend.  Two files of one backend each are compared even if these differ. */
 static bool print_all(const struct series_set *set, int n_a)
 {
-    int cases = 0, n_b = set->n - n_a;
-    for (int i = 0; i < n_a && i < n_b; i++) {
-        if (n_a > 1 || n_b > 1) printf("# A: %s, B: %s\n", set->list[i].label, set->list[n_a + i].label);
-        cases += print_cases(&set->list[i], &set->list[n_a + i]);
-    }
+    const struct series *a = &set->list[0], *b = &set->list[n_a];
+    bool single = n_a == 1 && set->n == 2;
+    if (single && strcmp(a->backend, b->backend) != 0)
+        printf("# beware: backend is %s and %s\n", a->backend, b->backend);
+    int cases = single ? print_cases(a, b) : print_backends(set, n_a);
     if (cases == 0) fprintf(stderr, "tutti-bench: --compare: the files have no case in common\n");
     return cases > 0;
 }

@@ -69,6 +69,7 @@ const char *series_read(struct series_set *set, const doc *document, const char 
         snprintf(label, sizeof label, "%s%s%s", name, several ? " " : "", several ? backend : "");
         struct series *series = series_find(set, label);
         if (!series) return "it has too many backends";
+        snprintf(series->backend, sizeof series->backend, "%s", backend);
         if (!series_add(series, &point)) return "there is no memory for it";
     }
     return NULL;

@@ -18,6 +18,7 @@ struct point {
 
 struct series {
     char label[SERIES_TEXT_MAX];
+    char backend[32]; /* if it was read */
     struct point *points;
     int n;
 };
