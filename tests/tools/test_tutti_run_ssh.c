@@ -1,73 +1,9 @@
 /* tutti-run --hosts: nodes on other hosts, over a stand-in for ssh that runs the command here. */
-#include "launch.h"
+#include "stand_in.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/prctl.h>
-#include <sys/stat.h>
 #include <unistd.h>
-
-static char folder[] = "/tmp/tutti-ssh-XXXXXX", stand_in[64];
-
-/* "down" refuses, "slow" never answers, "bare" has no tutti-run, "noisy" has a login script, "late" awaits a file. */
-static const char script[] = "#!/bin/sh\n"
-                             "dir=${0%/*}\n"
-                             "echo \"$*\" >>$dir/commands\n"
-                             "host=$1\n"
-                             "shift\n"
-                             "echo $$ >$dir/$host.pid\n"
-                             "case $host in\n"
-                             "down) echo 'ssh: connect to host down port 22: Connection refused' >&2; exit 255 ;;\n"
-                             "slow*) exec sleep 600 ;;\n"
-                             "bare) echo 'sh: 1: exec: tutti-run: not found' >&2; exit 127 ;;\n"
-                             "noisy) echo welcome >&2; printf 'last login: ' >&2 ;;\n"
-                             "late) echo late; until test -e $dir/go; do sleep 0.02; done ;;\n"
-                             "esac\n"
-                             "exec env -u TUTTI_HERE HOST_NAME=$host sh -c \"$*\"\n";
-
-static void path_in(const char *name, char *path, size_t bytes)
-{
-    snprintf(path, bytes, "%s/%s", folder, name);
-}
-
-static void write_file(const char *name, const char *text, mode_t mode)
-{
-    char path[128];
-    path_in(name, path, sizeof path);
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
-    assert_true(fd >= 0);
-    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
-    close(fd);
-}
-
-static void read_file(const char *name, struct text *text)
-{
-    char path[128];
-    path_in(name, path, sizeof path);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    assert_true(fd >= 0);
-    while (fd >= 0) launch_read(&fd, text);
-}
-
-static int set_up(void **state)
-{
-    (void)state;
-    if (!mkdtemp(folder)) return -1;
-    path_in("rsh", stand_in, sizeof stand_in);
-    write_file("rsh", script, 0700);
-    return setenv("TUTTI_SSH", stand_in, 1);
-}
-
-static int tear_down(void **state)
-{
-    char command[128];
-    (void)state;
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    return system(command);
-}
-
-#define HOSTS "--master-addr", "127.0.0.1", "--hosts"
 
 /* ---- the ranks -------------------------------------------------------------------------------------------------- */
 
@@ -88,7 +24,7 @@ static void this_host_is_started_directly(void **state)
     (void)state;
     unsetenv("TUTTI_SSH");
     struct launch launch = RUN("--hosts=localhost:2", TUTTI_EXAMPLES_DIR "/all_reduce", "tcp");
-    setenv("TUTTI_SSH", stand_in, 1);
+    setenv("TUTTI_SSH", stand_in_command(), 1);
     assert_int_equal(launch.status, 0);
     assert_int_equal(text_count(launch.out.data, "has the sum of the ranks [1]"), 2);
     launch_free(&launch);
@@ -116,24 +52,24 @@ static void sets_the_variables(void **state)
 static void passes_variables_and_the_folder(void **state)
 {
     (void)state;
-    write_file("env", "# a comment\n\nFROM_FILE=\"two words\"\nexport OTHER=1=2\n", 0600);
+    stand_in_write("env", "# a comment\n\nFROM_FILE=\"two words\"\nexport OTHER=1=2\n", 0600);
     char file[128];
-    path_in("env", file, sizeof file);
+    stand_in_path("env", file, sizeof file);
     setenv("TUTTI_HERE", "passed", 1);
     setenv("HERE", "value of here", 1);
-    assert_int_equal(chdir(folder), 0);
+    assert_int_equal(chdir(stand_in_folder()), 0);
     struct launch launch = RUN(HOSTS, "a,b", "-x", "HERE", "--export=EMPTY=", "-xGIVEN=a b", "--env-file", file, "sh",
                                "-c", "echo \"<$TUTTI_HERE|$HERE|${EMPTY-unset}|$GIVEN|$FROM_FILE|$OTHER|$(pwd)>\"");
     assert_int_equal(chdir("/"), 0);
     char wanted[256];
-    snprintf(wanted, sizeof wanted, "[1] <passed|value of here||a b|two words|1=2|%s>\n", folder);
+    snprintf(wanted, sizeof wanted, "[1] <passed|value of here||a b|two words|1=2|%s>\n", stand_in_folder());
     assert_int_equal(launch.status, 0);
     assert_has(&launch.out, wanted);
     launch_free(&launch);
     launch = RUN("-n", "2", "-x", "GIVEN=local", "-x", "OMP_NUM_THREADS=7", "sh", "-c", "echo $GIVEN $OMP_NUM_THREADS");
     assert_int_equal(text_count(launch.out.data, "] local 7\n"), 2);
     launch_free(&launch);
-    write_file("env", "MY-KEY=secret\n", 0600);
+    stand_in_write("env", "MY-KEY=secret\n", 0600);
     launch_assert_refused(ARGS("--env-file", file, "true"), 2, "env line 1: \"MY-KEY\" is not the name of a variable");
     unsetenv("TUTTI_HERE");
     unsetenv("HERE");
@@ -159,7 +95,7 @@ static void the_token_is_on_no_command_line(void **state)
     assert_non_null(token);
     token[4 + 64] = '\0';
     assert_int_equal(strspn(token + 4, "0123456789abcdef"), 64);
-    read_file("commands", &commands);
+    stand_in_read("commands", &commands);
     assert_has(&commands, "--ssh-node");
     assert_has_not(&commands, token + 4);
     assert_has_not(&commands, "TUTTI_TOKEN");
@@ -192,7 +128,7 @@ static void rank_0_has_our_stdin(void **state)
 {
     char path[128];
     (void)state;
-    path_in("input", path, sizeof path);
+    stand_in_path("input", path, sizeof path);
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     assert_true(fd >= 0 && ftruncate(fd, 1000000) == 0);
     struct launch launch = launch_start_from(fd, ARGS(HOSTS, "a,b:2", "sh", "-c", "sleep 0.1; wc -c"));
@@ -279,7 +215,7 @@ static void signals_before_the_start_end_nothing(void **state)
     usleep(100000); /* a is likely to be ready */
     kill(launch.pid, SIGUSR1);
     usleep(100000);
-    write_file("go", "", 0600);
+    stand_in_write("go", "", 0600);
     launch_finish(&launch);
     assert_int_equal(launch.status, 0);
     assert_int_equal(text_count(launch.out.data, "started\n"), 2);
@@ -340,24 +276,12 @@ static void ranks_end_when_the_launcher_is_silent(void **state)
     launch_nothing_left();
 }
 
-/* Reads the process that the stand-in for a host's ssh has become. */
-static pid_t pid_of(const char *host)
-{
-    char name[32];
-    struct text text = {0};
-    snprintf(name, sizeof name, "%s.pid", host);
-    read_file(name, &text);
-    pid_t pid = (pid_t)atoi(text.data);
-    free(text.data);
-    return pid;
-}
-
 static void a_lost_connection_ends_the_job(void **state)
 {
     (void)state;
     struct launch launch = launch_start(ARGS(HOSTS, "a,b", "sh", "-c", "echo ready; exec sleep 600"));
     launch_expect(&launch, "ready\n", 2);
-    kill(pid_of("b"), SIGKILL);
+    kill(stand_in_pid("b"), SIGKILL);
     launch_finish(&launch);
     assert_int_equal(launch.status, 128 + SIGKILL);
     assert_has(&launch.err, "host b: the connection was lost; its ranks end, too\n");
@@ -429,8 +353,8 @@ static void reads_hostfiles(void **state)
 {
     char path[128];
     (void)state;
-    path_in("hosts", path, sizeof path);
-    write_file("hosts", "# cluster\n\n a:2 # MPICH\nb slots=1 max_slots=4\r\n[::1]:1\n  a:1\n", 0600);
+    stand_in_path("hosts", path, sizeof path);
+    stand_in_write("hosts", "# cluster\n\n a:2 # MPICH\nb slots=1 max_slots=4\r\n[::1]:1\n  a:1\n", 0600);
     struct launch launch =
         RUN("--master-addr=127.0.0.1", "--hostfile", path, "sh", "-c", "echo $RANK of $WORLD_SIZE on $HOST_NAME");
     assert_int_equal(launch.status, 0);
@@ -444,7 +368,7 @@ static void reads_hostfiles(void **state)
                                            {"a:x\n", "is not HOST:N with a number from 1"},
                                            {"-oProxyCommand=x\n", "is not the name of a host"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        write_file("hosts", wrong[i][0], 0600);
+        stand_in_write("hosts", wrong[i][0], 0600);
         launch_assert_refused(ARGS("--hostfile", path, "true"), 2, wrong[i][1]);
     }
     launch_assert_refused(ARGS("--hostfile=/nonexistent", "true"), 2, "cannot open /nonexistent");
@@ -496,5 +420,5 @@ int main(void)
         cmocka_unit_test(reads_hostfiles),
         cmocka_unit_test(refuses_a_bad_command_line),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, stand_in_set_up, stand_in_tear_down);
 }
