@@ -69,6 +69,21 @@ struct launch launch_start(const char *const *arguments)
     return launch;
 }
 
+struct launch launch_on_terminal(const char *const *command)
+{
+    int ours = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    assert_true(ours >= 0 && grantpt(ours) == 0 && unlockpt(ours) == 0);
+    int theirs = open(ptsname(ours), O_RDWR | O_NOCTTY | O_CLOEXEC);
+    assert_true(theirs >= 0);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    struct launch launch = {.from_out = ours, .from_err = -1};
+    launch.pid = fork();
+    assert_true(launch.pid >= 0);
+    if (launch.pid == 0) launch_exec((char **)(uintptr_t)command, -1, -1, -1, theirs);
+    close(theirs);
+    return launch;
+}
+
 void launch_read(int *fd, struct text *text)
 {
     if (text->capacity - text->used < 65537) {

@@ -49,6 +49,9 @@ _Noreturn void launch_exec(char **argv, int in, int out, int err, int terminal);
 struct launch launch_start_from(int in, const char *const *arguments);
 struct launch launch_start(const char *const *arguments);
 
+/* Starts a command in the foreground of its own terminal, whose other side is launch.from_out. */
+struct launch launch_on_terminal(const char *const *command);
+
 /* Starts tutti-run and waits for its end.  Fails the test if a process is left. */
 struct launch launch_run(const char *const *arguments);
 

@@ -1,9 +1,7 @@
 /* tutti-run: the end of a job.  Failures and their messages, signals, the launcher's own death, a terminal. */
 #include "launch.h"
 
-#include <fcntl.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -269,28 +267,12 @@ static void ranks_end_with_a_killed_launcher(void **state)
 
 /* ---- a terminal ------------------------------------------------------------------------------------------------- */
 
-/* Starts tutti-run in the foreground of its own terminal, whose other side is launch.from_out. */
-static struct launch start_on_terminal(const char *const *arguments)
-{
-    char *argv[16] = {(char *)(uintptr_t)launch_path()};
-    for (int i = 0; arguments[i]; i++) argv[i + 1] = (char *)(uintptr_t)arguments[i];
-    int ours = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
-    assert_true(ours >= 0 && grantpt(ours) == 0 && unlockpt(ours) == 0);
-    int theirs = open(ptsname(ours), O_RDWR | O_NOCTTY | O_CLOEXEC);
-    assert_true(theirs >= 0);
-    prctl(PR_SET_CHILD_SUBREAPER, 1);
-    struct launch launch = {.from_out = ours, .from_err = -1};
-    launch.pid = fork();
-    assert_true(launch.pid >= 0);
-    if (launch.pid == 0) launch_exec(argv, -1, -1, -1, theirs);
-    close(theirs);
-    return launch;
-}
+#define ON_TERMINAL(...) launch_on_terminal(ARGS(launch_path(), __VA_ARGS__))
 
 static void one_rank_keeps_the_terminal(void **state)
 {
     (void)state;
-    struct launch launch = start_on_terminal(ARGS("sh", "-c", "test -t 0 && test -t 1 && test -t 2 && echo mine"));
+    struct launch launch = ON_TERMINAL("sh", "-c", "test -t 0 && test -t 1 && test -t 2 && echo mine");
     launch_finish(&launch);
     assert_string_equal(launch.out.data, "mine\r\n");
     launch_free(&launch);
@@ -299,7 +281,7 @@ static void one_rank_keeps_the_terminal(void **state)
 static void rank_0_reads_the_terminal(void **state)
 {
     (void)state;
-    struct launch launch = start_on_terminal(ARGS("-n", "2", "sh", "-c", "echo ready; read a; echo \"<$a>\""));
+    struct launch launch = ON_TERMINAL("-n", "2", "sh", "-c", "echo ready; read a; echo \"<$a>\"");
     launch_expect(&launch, "ready\r\n", 2);
     assert_int_equal(write(launch.from_out, "typed\n", 6), 6);
     launch_finish(&launch);
@@ -311,8 +293,8 @@ static void rank_0_reads_the_terminal(void **state)
 static void control_c_reaches_each_rank_once(void **state)
 {
     (void)state;
-    struct launch launch = start_on_terminal(
-        ARGS("-n", "3", "sh", "-c", "n=0; trap 'n=$((n+1)); echo got $n' INT; trap 'exit 0' USR1; " LOOP));
+    struct launch launch =
+        ON_TERMINAL("-n", "3", "sh", "-c", "n=0; trap 'n=$((n+1)); echo got $n' INT; trap 'exit 0' USR1; " LOOP);
     launch_expect(&launch, "ready\r\n", 3);
     kill(launch.pid, SIGSTOP); /* keeps the signal separate from the terminal's */
     wait_for_state(launch.pid, 'T', true);

@@ -151,6 +151,25 @@ static void rank_0_has_our_stdin(void **state)
     launch_nothing_left();
 }
 
+static void stdin_is_read_in_the_foreground_alone(void **state)
+{
+    char script[4500];
+    (void)state;
+    snprintf(script, sizeof script,
+             "set -m; %s --hosts a --timeout 30 sh -c 'echo ready; read x; echo \"<$x>\"' & sleep 0.3; fg",
+             launch_path());
+    setenv("TUTTI_SILENT_MS", "500", 1); /* the launcher looks five times in this time */
+    struct launch launch = launch_on_terminal(ARGS("/bin/sh", "-c", script));
+    unsetenv("TUTTI_SILENT_MS");
+    launch_expect(&launch, "ready\r\n", 1);
+    assert_int_equal(write(launch.from_out, "typed\n", 6), 6);
+    launch_finish(&launch);
+    assert_int_equal(launch.status, 0);
+    assert_has(&launch.out, "[0] <typed>\r\n");
+    launch_free(&launch);
+    launch_nothing_left();
+}
+
 /* ---- the end ---------------------------------------------------------------------------------------------------- */
 
 static void the_exit_status_is_the_first_failures(void **state)
@@ -407,6 +426,7 @@ int main(void)
         cmocka_unit_test(the_token_is_on_no_command_line),
         cmocka_unit_test(output_passes_through),
         cmocka_unit_test(rank_0_has_our_stdin),
+        cmocka_unit_test(stdin_is_read_in_the_foreground_alone),
         cmocka_unit_test(the_exit_status_is_the_first_failures),
         cmocka_unit_test(signals_are_passed_on),
         cmocka_unit_test(signals_before_the_start_end_nothing),

@@ -289,16 +289,22 @@ static void pass_input(struct job *job)
     send_frame(&job->ssh->nodes[0], n > 0 ? NODE_DATA : NODE_END_DATA, data, n > 0 ? (size_t)n : 0);
 }
 
-static void on_input(uv_poll_t *poll, int status, int events)
-{
-    (void)status, (void)events;
-    pass_input(poll->data);
-}
-
 /* True if a read of the terminal would stop this process. */
 static bool is_in_background(void)
 {
-    return isatty(STDIN_FILENO) && tcgetpgrp(STDIN_FILENO) != getpgrp();
+    pid_t foreground = tcgetpgrp(STDIN_FILENO); /* -1: stdin is not this process's terminal */
+    return foreground >= 0 && foreground != getpgrp();
+}
+
+static void on_input(uv_poll_t *poll, int status, int events)
+{
+    struct job *job = poll->data;
+    (void)status, (void)events;
+    job->ssh->input_waits = is_in_background(); /* what has come is for another process */
+    if (job->ssh->input_waits)
+        uv_poll_stop(poll);
+    else
+        pass_input(job);
 }
 
 /* Reads once, because rank 0 can take more.  A file is always readable, and cannot be polled. */
@@ -306,11 +312,18 @@ static void read_input(struct job *job)
 {
     struct ssh *ssh = job->ssh;
     if (ssh->input_ended) send_frame(&ssh->nodes[0], NODE_END_DATA, NULL, 0); /* rank 0 has been started again */
-    if (ssh->input_ended || is_in_background()) return;
+    ssh->input_waits = !ssh->input_ended && is_in_background(); /* on_beat looks again: the shell gives no sign */
+    if (ssh->input_ended || ssh->input_waits) return;
     if (ssh->input_polls)
         uv_poll_start(&ssh->input, UV_READABLE, on_input);
     else
         pass_input(job);
+}
+
+static void stop_input(struct ssh *ssh)
+{
+    ssh->input_waits = false;
+    if (ssh->input_polls) uv_poll_stop(&ssh->input);
 }
 
 /* ---- the end ---------------------------------------------------------------------------------------------------- */
@@ -347,7 +360,7 @@ bool ssh_take_end(struct job *job, struct rank *rank)
     struct ssh_node *node = &job->ssh->nodes[i];
     close_node(node);
     job_drain(job, i);
-    if (i == 0 && job->ssh->input_polls) uv_poll_stop(&job->ssh->input); /* rank 0's successor gets what comes */
+    if (i == 0) stop_input(job->ssh); /* rank 0's successor gets what comes */
     if (node->state == SSH_CONNECTING && !node->asked) {
         ssh_settle(job, i);
         return true;
@@ -365,6 +378,7 @@ static void on_beat(uv_timer_t *timer)
         if (node->open && uv_stream_get_write_queue_size((uv_stream_t *)&node->in) < QUEUE_MOST)
             send_frame(node, NODE_BEAT, NULL, 0);
     }
+    if (job->ssh->input_waits) read_input(job);
 }
 
 void ssh_begin_round(struct job *job)
@@ -378,7 +392,7 @@ void ssh_finish(struct job *job)
 {
     uv_timer_stop(&job->ssh->limit);
     job->ssh->input_ended = true;
-    if (job->ssh->input_polls) uv_poll_stop(&job->ssh->input);
+    stop_input(job->ssh);
 }
 
 /* Prepares to wait for stdin.  libuv makes a descriptor that it polls non-blocking, which would affect every process

@@ -41,6 +41,7 @@ struct ssh {
     uv_poll_t input; /* of input_fd, an epoll that contains stdin */
     int input_fd;
     bool input_polls, input_ended; /* input_polls: false for a file, which is always readable */
+    bool input_waits;              /* rank 0 can take more, once this process is in the terminal's foreground */
 };
 
 /* Prepares the job for nodes, once its loop is there. */
