@@ -16,6 +16,12 @@ static void check_head(const uint8_t *in, size_t bytes)
     FUZZ_CHECK(memcmp(head, again, sizeof head) == 0);
 }
 
+static void check_lost(const uint8_t *in, size_t bytes)
+{
+    int node = node_read_lost((const char *)in, bytes < 11 ? bytes : 11, 5);
+    FUZZ_CHECK(node == -1 || (node >= 1 && node < 5));
+}
+
 static void check_hosts(const uint8_t *in, size_t bytes)
 {
     struct hosts hosts = {0};
@@ -43,6 +49,8 @@ static void check_config(const uint8_t *in, size_t bytes)
         node_write_config(&config, &out);
         FUZZ_CHECK(node_read_config(out.data, out.used, &other) == NULL);
         FUZZ_CHECK(other.world_size == config.world_size && other.first_rank + other.nproc <= other.world_size);
+        FUZZ_CHECK(other.goes_on == config.goes_on && other.replace == config.replace);
+        FUZZ_CHECK(other.backoff_ms == config.backoff_ms && other.replace >= 0);
         FUZZ_CHECK(other.node < other.nodes && strcmp(other.folder, config.folder) == 0);
         FUZZ_CHECK(strcmp(other.program[0], config.program[0]) == 0);
         FUZZ_CHECK(memcmp(other.token, config.token, sizeof other.token) == 0);
@@ -54,6 +62,7 @@ static void check_config(const uint8_t *in, size_t bytes)
 void fuzz_node(const uint8_t *in, size_t bytes)
 {
     check_head(in, bytes);
+    check_lost(in, bytes);
     check_hosts(in, bytes);
     check_config(in, bytes);
 }

@@ -17,7 +17,8 @@ enum { STEP_MS = 1000, PERIOD_MS = 200 };
 bool agent_is_needed(const struct job *job)
 {
     const struct options *options = job->options;
-    return options->elastic || (options->nnodes > 1 && options->on_failure != OPTIONS_END);
+    bool over_ssh = options->is_node; /* then the launcher decides */
+    return options->elastic || (!over_ssh && options->nnodes > 1 && options->on_failure != OPTIONS_END);
 }
 
 /* ---- in the worker thread --------------------------------------------------------------------------------------- */

@@ -16,6 +16,7 @@ static void finish(struct job *job)
     atomic_store(&job->members.cancel, true);
     agent_stop(job);
     if (job->ssh) ssh_finish(job);
+    if (job->node) node_finish(job);
     uv_timer_t *timers[] = {&job->grace,   &job->timeout, &job->drain,
                             &job->backoff, &job->records, &job->members.starter};
     for (size_t i = 0; i < sizeof timers / sizeof *timers; i++) uv_timer_stop(timers[i]);
@@ -27,6 +28,7 @@ static void finish(struct job *job)
 void job_finish_if_over(struct job *job)
 {
     if (job->running || job->open_feeds || job->finished || job->pending) return;
+    if (job->node && job->node->holds && !job->status) return;
     if (job->first && !job->reported) job_report_last_lines(job, job->first);
     job->reported = true;
     if (!job_restart(job)) finish(job);
@@ -244,7 +246,8 @@ static int exit_status(const struct job *job)
     if (job->interrupts > 1) return 128 + SIGINT;
     if (job->timed_out) return 124;
     if (job->status) return job->status;
-    return job->first ? rank_exit_status(job->first) : job->members.failure;
+    if (job->first) return rank_exit_status(job->first);
+    return job->node ? 0 : job->members.failure; /* a node's launcher has been told of each failure */
 }
 
 static void tear_down(struct job *job)

@@ -139,7 +139,8 @@ int job_start(struct job *job, int i)
     int in = job->ssh ? STDIN_FILENO : open_stdin(job, i);
     if (in >= 0 && open_stream(job, i, false, &out) && open_stream(job, i, true, &err))
         status = job->ssh ? ssh_start(job, i, out.rank_end, err.rank_end) : start_with(job, i, in, &out, &err);
-    if (status == 0 && job->node && job->ranks[i].number == 0) node_say_input(job);
+    bool takes_input = status == 0 && job->node && job->ranks[i].number == 0;
+    if (takes_input && !job->ranks[i].newcomer) node_say_input(job); /* it holds for a replacement, too */
     settle(job, i, false, &out, status == 0);
     settle(job, i, true, &err, status == 0);
     if (in > STDERR_FILENO) close(in);

@@ -21,7 +21,7 @@ enum {
 
 bool members_go_on(const struct job *job)
 {
-    return job->options->on_failure == OPTIONS_CONTINUE && !job->passed && !job->ending;
+    return job->options->on_failure == OPTIONS_CONTINUE && !job->ssh && !job->passed && !job->ending;
 }
 
 /* ---- in the worker thread --------------------------------------------------------------------------------------- */
@@ -277,9 +277,16 @@ static void after_write(uv_work_t *work, int status)
 
 void members_announce(struct job *job)
 {
-    if (job->options->on_failure != OPTIONS_CONTINUE || job->round.first_member >= 0) return; /* the leader has */
+    if (job->options->on_failure != OPTIONS_CONTINUE || job->ssh) return;
+    if (job->round.first_member >= 0) return; /* the leader has */
     int first = job->round.first_rank;
     ask(job, (struct members_request){.place = -1, .first = first, .last = first + job->n - 1, .ended = -1});
+}
+
+void members_count_end(struct job *job, int status)
+{
+    struct members *members = &job->members;
+    if (status == 0 || members->failure == 0) members->failure = status;
 }
 
 void members_take_end(struct job *job, struct rank *rank)
@@ -288,15 +295,14 @@ void members_take_end(struct job *job, struct rank *rank)
     int place = (int)(rank - job->ranks);
     struct members_request request = {.place = -1, .first = 0, .last = -1, .ended = rank->member};
     members->places[place] = (struct members_place){0};
+    members_count_end(job, rank_exit_status(rank));
+    if (job->node) node_say_ended(job, rank_exit_status(rank));
     if (rank_failed(rank)) {
-        if (!members->failure) members->failure = rank_exit_status(rank);
         rank->early = job_count_early(rank->early, rank->started_ms);
         bool others = job->running > 0 || job->pending > 0 || job->round.n_nodes > 1;
         request.place = place;
         request.replace = others && job->options->replace > 0 && rank->early <= EARLY_ENDS_MAX;
         job->pending++;
-    } else {
-        members->failure = 0;
     }
     ask(job, request);
 }

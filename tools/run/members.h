@@ -55,11 +55,14 @@ struct members {
 void members_init(struct job *job);
 void members_close(struct job *job);
 
-/* True if the others go on when a rank fails. */
+/* True if the others go on when a rank of this node fails. */
 bool members_go_on(const struct job *job);
 
 /* Writes that this node's first members start. */
 void members_announce(struct job *job);
+
+/* Counts an end of a member with this exit status, in the order of the ends, for that of the job. */
+void members_count_end(struct job *job, int status);
 
 /* Handles the end of a member: asks for a replacement if it failed. */
 void members_take_end(struct job *job, struct rank *rank);

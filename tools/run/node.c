@@ -76,7 +76,9 @@ static void set_options(const struct node_config *config, struct options *option
     options->log_dir = config->log_dir[0] ? config->log_dir : NULL;
     options->bind = config->bind[0] ? bind_of(config->bind) : BIND_UNSET;
     options->program = config->program;
-    options->on_failure = OPTIONS_END;
+    options->on_failure = config->goes_on ? OPTIONS_CONTINUE : OPTIONS_END;
+    options->replace = config->replace;
+    options->backoff_ms = config->backoff_ms;
     for (char **word = config->variables; *word; word++) exports_add(&options->exports, *word);
 }
 
@@ -135,7 +137,7 @@ static int wait_to_go(struct node *node, struct options *options)
 
 int node_receive(struct node *node, struct options *options)
 {
-    *node = (struct node){.heard_ms = job_now_ms()};
+    *node = (struct node){.heard_ms = job_now_ms(), .input_end = -1};
     int status = read_config(node, options);
     if (status != OPTIONS_GO_ON) return status;
     /* the newline ends what a login script may have printed */
@@ -165,6 +167,13 @@ void node_say_failed(struct job *job)
     say(job, NODE_FAILED);
 }
 
+void node_say_ended(struct job *job, int status)
+{
+    char word[32];
+    snprintf(word, sizeof word, NODE_ENDED "%d", status);
+    say(job, word);
+}
+
 void node_say_input(struct job *job)
 {
     say(job, NODE_INPUT);
@@ -172,18 +181,24 @@ void node_say_input(struct job *job)
 
 /* ---- rank 0's stdin --------------------------------------------------------------------------------------------- */
 
-int node_open_input(struct job *job)
+static bool make_input(struct job *job)
 {
     struct node *node = job->node;
     int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0) {
-        job_say(job, "cannot create a pipe for rank 0: %s", strerror(errno));
-        return -1;
-    }
+    if (pipe2(ends, O_CLOEXEC) != 0) return false;
     uv_pipe_init(&job->loop, &node->input, 0);
     uv_pipe_open(&node->input, ends[1]);
     node->input_open = true;
-    return ends[0];
+    node->input_end = ends[0];
+    return true;
+}
+
+int node_open_input(struct job *job)
+{
+    struct node *node = job->node;
+    int end = node->input_end >= 0 || make_input(job) ? fcntl(node->input_end, F_DUPFD_CLOEXEC, 3) : -1;
+    if (end < 0) job_say(job, "cannot create a pipe for rank 0: %s", strerror(errno));
+    return end;
 }
 
 static void close_input(struct node *node)
@@ -232,7 +247,44 @@ static void lose(struct job *job, const char *why)
     job->node->lost = true;
     job_say(job, "%s: ending the ranks of this host", why);
     job->status = 1;
-    if (job->running) job_end(job);
+    job_end(job);
+    job_finish_if_over(job); /* if none is running */
+}
+
+/* Ends the ranks, and starts no replacement that is still to come. */
+static void end_ranks(struct job *job)
+{
+    if (job->finished) return;
+    if (job->running)
+        job_end_recorded(job, false);
+    else
+        job_end(job);
+    job_finish_if_over(job); /* if none is running */
+}
+
+/* Handles a signal.  A node that holds the store stays, although no rank of its own may be running. */
+static void take_signal(struct job *job, int signal)
+{
+    job->node->paused = signal == SIGTSTP;
+    if (job->running || !job->node->holds || !ends_node(signal)) {
+        job_take_signal(job, signal);
+        return;
+    }
+    job->passed = signal;
+    members_cancel(job);
+}
+
+/* Ends the members of a lost node in the ranks' store, so that the others do not wait for them. */
+static void take_lost(struct job *job, const char *data, size_t bytes)
+{
+    int node = node_read_lost(data, bytes, job->node->config.nodes);
+    if (node > 0 && job->node->holds) members_lose_node(job, node, 0);
+}
+
+static void release(struct job *job)
+{
+    job->node->holds = false;
+    job_finish_if_over(job);
 }
 
 static void take_frame(struct job *job, enum node_frame frame, const char *data, size_t bytes)
@@ -243,10 +295,13 @@ static void take_frame(struct job *job, enum node_frame frame, const char *data,
     } else if (frame == NODE_END_DATA) {
         close_input(job->node);
     } else if (frame == NODE_END) {
-        if (job->running) job_end_recorded(job, false);
+        end_ranks(job);
     } else if (frame == NODE_SIGNAL) {
-        job->node->paused = data[0] == SIGTSTP;
-        job_take_signal(job, data[0]);
+        take_signal(job, data[0]);
+    } else if (frame == NODE_LOST) {
+        take_lost(job, data, bytes);
+    } else if (frame == NODE_LAST) {
+        release(job);
     }
 }
 
@@ -302,6 +357,7 @@ void node_init(struct job *job)
     struct node *node = job->node;
     uint64_t period = (uint64_t)node->config.silent_ms / 5;
     node->heard_ms = job_now_ms();
+    node->holds = node->config.goes_on && node->config.node == 0 && node->config.nodes > 1;
     uv_pipe_init(&job->loop, &node->in, 0);
     uv_pipe_open(&node->in, STDIN_FILENO);
     node->in.data = node->silence.data = job;
@@ -313,9 +369,16 @@ void node_init(struct job *job)
     uv_unref((uv_handle_t *)&node->silence);
 }
 
+void node_finish(struct job *job)
+{
+    close_input(job->node); /* what nobody has read would keep the loop going */
+    if (job->node->input_end >= 0) close(job->node->input_end);
+    job->node->input_end = -1;
+}
+
 void node_close(struct job *job)
 {
-    close_input(job->node);
+    node_finish(job);
     uv_close((uv_handle_t *)&job->node->in, NULL);
     uv_close((uv_handle_t *)&job->node->silence, NULL);
 }

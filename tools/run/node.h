@@ -23,8 +23,10 @@ struct node {
     int64_t heard_ms;
     bool paused; /* the launcher is stopped, and silent */
     bool lost;
+    bool holds;      /* other nodes still need the ranks' store, which this one runs */
     uv_pipe_t input; /* rank 0's stdin */
     bool input_open;
+    int input_end; /* rank 0's end of it, kept for replacements; -1: none */
 };
 
 /* Reads the configuration into node and options, and waits until the ranks are to start.  Returns OPTIONS_GO_ON, or the
@@ -33,14 +35,18 @@ int node_receive(struct node *node, struct options *options);
 
 /* Starts to read what else the launcher sends, in the job's loop. */
 void node_init(struct job *job);
+void node_finish(struct job *job); /* only writes of output remain */
 void node_close(struct job *job);
 
-/* Makes rank 0's stdin.  Returns the rank's end, or -1 after a message. */
+/* Opens rank 0's stdin.  A replacement gets what the rank before it has not read.  Returns a descriptor for the rank,
+ * or -1 after a message. */
 int node_open_input(struct job *job);
 
-/* Tell the launcher the port of the store, that a rank has failed, and that rank 0 can take input. */
+/* Tell the launcher the port of the store, that a rank has failed and the others are ended, that one has ended and they
+ * go on, and that rank 0 can take input. */
 void node_say_port(struct job *job, int port);
 void node_say_failed(struct job *job);
+void node_say_ended(struct job *job, int status);
 void node_say_input(struct job *job);
 
 #endif

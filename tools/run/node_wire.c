@@ -10,6 +10,8 @@
 
 #define FIRST_WORD "tutti-node 1"
 
+enum { NODE_LOST_MAX = 12 };
+
 /* ---- frames ----------------------------------------------------------------------------------------------------- */
 
 void node_write_head(char head[NODE_FRAME_HEAD], enum node_frame frame, size_t bytes)
@@ -32,12 +34,23 @@ bool node_read_head(const char head[NODE_FRAME_HEAD], enum node_frame *frame, si
         return *bytes >= 1 && *bytes <= NODE_INPUT_MAX;
     case NODE_SIGNAL:
         return *bytes == 1;
+    case NODE_LOST:
+        return *bytes >= 1 && *bytes < NODE_LOST_MAX;
     case NODE_END_DATA:
     case NODE_END:
+    case NODE_LAST:
     case NODE_BEAT:
         return *bytes == 0;
     }
     return false;
+}
+
+int node_read_lost(const char *data, size_t bytes, int nodes)
+{
+    char text[NODE_LOST_MAX], *end;
+    snprintf(text, sizeof text, "%.*s", (int)bytes, data);
+    long node = strtol(text, &end, 10);
+    return end != text && !*end && node >= 1 && node < nodes ? (int)node : -1;
 }
 
 /* ---- writing ---------------------------------------------------------------------------------------------------- */
@@ -91,6 +104,9 @@ void node_write_config(const struct node_config *config, struct buffer *out)
     put_int(out, "nproc", config->nproc);
     put_int(out, "first", config->first_rank);
     put_int(out, "world", config->world_size);
+    put_int(out, "goes_on", config->goes_on);
+    put_int(out, "replace", config->replace);
+    put_int(out, "backoff", config->backoff_ms);
     put_int(out, "grace", config->grace_ms);
     put_int(out, "wait", config->wait_ms);
     put_int(out, "silent", config->silent_ms);
@@ -154,13 +170,16 @@ static bool find_token(char *text, const char *end, uint8_t token[TUTTI_TOKEN_BY
 /* Reads the numbers.  Returns the key of one that is missing or out of range, or NULL. */
 static const char *read_numbers(struct node_config *config, char *text, const char *end)
 {
-    int64_t node, nodes, nproc, first, world, no_prefix;
+    int64_t node, nodes, nproc, first, world, no_prefix, goes_on, replace;
     if (!find_int(text, end, "nodes", 1, 1 << 16, &nodes)) return "nodes";
     if (!find_int(text, end, "node", 0, nodes - 1, &node)) return "node";
     if (!find_int(text, end, "world", 1, INT_MAX, &world)) return "world";
     if (!find_int(text, end, "nproc", 1, world < 1 << 20 ? world : 1 << 20, &nproc)) return "nproc";
     if (!find_int(text, end, "first", 0, world - nproc, &first)) return "first";
     if (!find_int(text, end, "no_prefix", 0, 1, &no_prefix)) return "no_prefix";
+    if (!find_int(text, end, "goes_on", 0, 1, &goes_on)) return "goes_on";
+    if (!find_int(text, end, "replace", 0, 1 << 20, &replace)) return "replace";
+    if (!find_int(text, end, "backoff", 0, INT64_C(1) << 50, &config->backoff_ms)) return "backoff";
     if (!find_int(text, end, "grace", 0, INT64_C(1) << 50, &config->grace_ms)) return "grace";
     if (!find_int(text, end, "wait", 1, INT_MAX, &config->wait_ms)) return "wait";
     if (!find_int(text, end, "silent", 100, INT_MAX, &config->silent_ms)) return "silent";
@@ -170,6 +189,8 @@ static const char *read_numbers(struct node_config *config, char *text, const ch
     config->nproc = (int)nproc;
     config->first_rank = (int)first;
     config->no_prefix = no_prefix == 1;
+    config->goes_on = goes_on == 1;
+    config->replace = (int)replace;
     return NULL;
 }
 

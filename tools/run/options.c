@@ -354,8 +354,6 @@ static bool check_hosts(struct options *options)
     if (!hosts->n) return true;
     if (options->nnodes > 1 || options->node_rank >= 0 || options->elastic || options->mpi != OPTIONS_NO_MPI)
         return refuse("--hosts starts all nodes at once: omit --nnodes, --node-rank, --rdzv-endpoint and --mpi");
-    if (options->on_failure == OPTIONS_CONTINUE)
-        return refuse("--hosts goes with --on-failure=end or restart; to continue, start tutti-run on each node");
     for (int i = 0; i < hosts->n; i++) {
         if (!hosts->list[i].slots && options->nproc_is_auto)
             return refuse("-n auto is not known for other hosts; give host %s a number of ranks, as in %s:4",

@@ -88,6 +88,9 @@ static void make_config(struct job *job, int i)
                                  .node = i,
                                  .nodes = options->hosts.n,
                                  .nproc = list[i].slots,
+                                 .goes_on = options->on_failure == OPTIONS_CONTINUE,
+                                 .replace = options->replace,
+                                 .backoff_ms = options->backoff_ms,
                                  .grace_ms = options->grace_ms,
                                  .wait_ms = options->ssh_timeout_ms + 10000,
                                  .silent_ms = SILENT_TIMES * leader_silent_ms(),
@@ -243,6 +246,14 @@ static void take_failure(struct job *job, int i)
     job_end_recorded(job, true);
 }
 
+/* Counts the end of a rank of a job that goes on after failures. */
+static void take_rank_end(struct job *job, const char *text)
+{
+    int status = atoi(text);
+    if (job->options->on_failure != OPTIONS_CONTINUE || status < 0 || status > 255) return;
+    members_count_end(job, status);
+}
+
 static void read_input(struct job *job);
 
 static void take_mark(struct job *job, int i, const char *word)
@@ -253,6 +264,8 @@ static void take_mark(struct job *job, int i, const char *word)
         take_port(job, i, word + strlen(NODE_PORT));
     else if (strcmp(word, NODE_FAILED) == 0)
         take_failure(job, i);
+    else if (strncmp(word, NODE_ENDED, strlen(NODE_ENDED)) == 0)
+        take_rank_end(job, word + strlen(NODE_ENDED));
     else if (strcmp(word, NODE_INPUT) == 0 && i == 0)
         read_input(job);
 }
@@ -354,6 +367,19 @@ void ssh_end(struct job *job, int i)
     rank_signal(&job->ranks[i], SIGTERM, true);
 }
 
+/* Goes on without a lost node, if the ranks of the others still have their store.  Returns false if not. */
+static bool go_on_without(struct job *job, int i)
+{
+    const struct ssh *ssh = job->ssh;
+    char number[16];
+    bool may = job->options->on_failure == OPTIONS_CONTINUE && ssh->nodes[i].state == SSH_STARTED;
+    if (!may || i == 0 || !ssh->nodes[0].open) return false;
+    members_count_end(job, rank_exit_status(&job->ranks[i]));
+    int bytes = snprintf(number, sizeof number, "%d", i);
+    send_frame(&ssh->nodes[0], NODE_LOST, number, (size_t)bytes);
+    return true;
+}
+
 bool ssh_take_end(struct job *job, struct rank *rank)
 {
     int i = (int)(rank - job->ranks);
@@ -366,8 +392,12 @@ bool ssh_take_end(struct job *job, struct rank *rank)
         return true;
     }
     bool lost = !node->asked && !node->failed && !job->passed && !job->ending && (rank->signalled || rank->code == 255);
-    if (lost) job_say(job, "host %s: the connection was lost; its ranks end, too", name_of(job, i));
-    return node->state == SSH_UNREACHABLE;
+    bool goes_on = lost && go_on_without(job, i);
+    if (lost)
+        job_say(job, "host %s: the connection was lost; its ranks end%s", name_of(job, i),
+                goes_on ? ", and those of the other hosts go on" : ", too");
+    if (job->running == 1 && job->ssh->nodes[0].open) send_frame(&job->ssh->nodes[0], NODE_LAST, NULL, 0);
+    return goes_on || node->state == SSH_UNREACHABLE;
 }
 
 static void on_beat(uv_timer_t *timer)

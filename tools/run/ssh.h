@@ -7,7 +7,9 @@
  *         |
  *         +-- ssh ends, or says nothing for too long --> UNREACHABLE; the job ends once all hosts are known
  *
- * A node ends its ranks when this process's beats stop or ssh's connection breaks. */
+ * A node ends its ranks when this process's beats stop or ssh's connection breaks.  If the others go on when a rank
+ * fails (--on-failure=continue), the nodes replace their ranks themselves, and the job goes on without a lost node.
+ * Node 0, which runs the ranks' store, stays until it is the last one. */
 #ifndef RUN_SSH_H
 #define RUN_SSH_H
 
@@ -62,7 +64,8 @@ void ssh_signal(struct job *job, int i, int signal);
 /* Tells node i to end its ranks. */
 void ssh_end(struct job *job, int i);
 
-/* Handles the end of a node's ssh.  Returns true if the node was unreachable, or was asked to end. */
+/* Handles the end of a node's ssh.  Returns true unless it may be the failure that ends the job: if the node was
+ * unreachable, and if the job goes on without it. */
 bool ssh_take_end(struct job *job, struct rank *rank);
 
 /* Reports an unreachable node once its ssh has ended and its stderr has been read. */
