@@ -64,6 +64,8 @@ mpirun_two_hosts() {
     on_the_wire
     suite tcp "${start[@]}"
     [[ -e $build/lib/tutti/libtutti_mpi_openmpi.so ]] || return 0
+    start=(env "OMPI_MCA_oob_tcp_if_include=10.77.0.0/24" "OMPI_MCA_btl_tcp_if_include=10.77.0.0/24"
+        "$run" --mpi=openmpi --no-prefix --ssh-command "$work/rsh" --hosts "first:2,second:2")
     TUTTI_LOG=info on_first "${start[@]}" "$examples/all_reduce" mpi
     all_reduced
     suite mpi "${start[@]}"
@@ -73,9 +75,8 @@ mpirun_two_hosts() {
 mpiexec_two_hosts() {
     command -v mpiexec.mpich >/dev/null || skip "mpiexec.mpich is not there"
     named_hosts
-    # tutti-run keeps lines whole, which mpiexec mixes, and reads the hosts as mpiexec does
-    printf '%s\n' first:2 second:2 >"$work/hosts"
-    local start=(env HYDRA_HOST_FILE="$work/hosts" HYDRA_LAUNCHER=ssh HYDRA_LAUNCHER_EXEC="$work/rsh" "$run" --mpi=mpich -n 4)
+    # tutti-run keeps lines whole, which mpiexec mixes
+    local start=("$run" --mpi=mpich --ssh-command "$work/rsh" --hosts "first:2,second:2")
     TUTTI_LOG=info on_first "${start[@]}" "$examples/all_reduce" tcp
     all_reduced
     on_the_wire

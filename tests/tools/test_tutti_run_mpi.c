@@ -76,8 +76,9 @@ static void takes_the_output_options(void **state)
     (void)state;
     EACH(mpi)
     {
-        struct launch launch = RUN(mpi->option, "-n", "2", "--no-prefix", "sh", "-c", "echo plain");
-        assert_has(&launch.out, "plain\n");
+        struct launch launch =
+            RUN(mpi->option, "--hosts=localhost:2", "--no-prefix", "-x", "GIVEN=plain", "sh", "-c", "echo $GIVEN");
+        assert_int_equal(text_count(launch.out.data, "plain\n"), 2);
         assert_has_not(&launch.out, "[");
         launch_free(&launch);
         char folder[] = "/tmp/tutti-mpi-XXXXXX", path[100], text[16];
@@ -123,7 +124,12 @@ static void refuses_what_it_cannot_do(void **state)
 {
     (void)state;
     launch_assert_refused(ARGS("--mpi=lam", "true"), 2, "openmpi or mpich, not \"lam\"");
-    launch_assert_refused(ARGS("--mpi", "--nnodes=2", "--node-rank=0", "true"), 2, "name the hosts to MPI's launcher");
+    launch_assert_refused(ARGS("--mpi", "--nnodes=2", "--node-rank=0", "true"), 2, "list the hosts with --hosts");
+    launch_assert_refused(ARGS("--mpi", "--hosts=root@a", "true"), 2, "not \"root@a\"; set users in ~/.ssh/config");
+    launch_assert_refused(ARGS("--mpi", "--hosts=[::1]:2", "true"), 2, "an address of IPv4, not \"::1\"");
+    if (has(&mpis[1]))
+        launch_assert_refused(ARGS("--mpi=mpich", "--hosts=a", "--ssh-command=ssh -v", "true"), 1,
+                              "takes the path of a program, not \"ssh -v\"");
     launch_assert_refused(ARGS("--mpi-rank", "true"), 1, "use --mpi");
     char *path = strdup(getenv("PATH"));
     setenv("PATH", "/nowhere", 1);

@@ -74,13 +74,24 @@ static void add(struct words *words, const char *word)
     words->list[words->n] = NULL;
 }
 
+/* Counts the ranks, and those of the host that has the most. */
+static void count_ranks(const struct options *options, int *all, int *most)
+{
+    *all = *most = options->hosts.n ? 0 : options->nproc;
+    for (int i = 0; i < options->hosts.n; i++) {
+        int slots = options->hosts.list[i].slots;
+        *all += slots;
+        if (slots > *most) *most = slots;
+    }
+}
+
 /* Adds options so that the launcher accepts root and more ranks than cores, as tutti-run does.  Ranks that share cores
  * must yield. */
-static void add_openmpi_options(struct words *words, const struct options *options)
+static void add_openmpi_options(struct words *words, int most_on_a_host)
 {
     if (geteuid() == 0) add(words, "--allow-run-as-root");
     add(words, "--oversubscribe");
-    if (options->nproc > sysconf(_SC_NPROCESSORS_ONLN)) {
+    if (most_on_a_host > sysconf(_SC_NPROCESSORS_ONLN)) {
         add(words, "--mca");
         add(words, "mpi_yield_when_idle");
         add(words, "1");
@@ -102,27 +113,98 @@ static void add_rank(struct words *words, const struct options *options)
     for (char **word = options->program; *word; word++) add(words, *word);
 }
 
-const char *mpi_start_instead(struct options *options)
+/* Adds the hosts, with their numbers of ranks. */
+static void add_hosts(struct words *words, const struct mpi *mpi, const struct hosts *hosts)
+{
+    char *list = memory_print("%s", "");
+    for (int i = 0; i < hosts->n; i++) {
+        char *longer = memory_print("%s%s%s:%d", list, i ? "," : "", hosts->list[i].name, hosts->list[i].slots);
+        free(list);
+        list = longer;
+    }
+    add(words, mpi == &mpis[0] ? "--host" : "-hosts");
+    add(words, list);
+}
+
+/* Adds the names of the variables that other hosts get.  MPICH's launcher passes all. */
+static void add_variables(struct words *words, const struct options *options)
+{
+    static const char *const more[] = {"TUTTI_TOKEN_FILE", "OMP_NUM_THREADS"};
+    char **list = exports_for_hosts(&options->exports);
+    for (char **entry = list; *entry; entry++) {
+        add(words, "-x");
+        add(words, memory_print("%.*s", (int)strcspn(*entry, "="), *entry));
+    }
+    free(list);
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
+        if (!getenv(more[i])) continue;
+        add(words, "-x");
+        add(words, more[i]);
+    }
+}
+
+/* Adds what the launcher starts commands on other hosts with.  Returns false after a message. */
+static bool add_ssh(struct words *words, const struct mpi *mpi, const struct options *options)
+{
+    const char *ssh = options->ssh_command ? options->ssh_command : getenv("TUTTI_SSH");
+    if (!ssh || !*ssh) return true;
+    if (mpi == &mpis[0]) {
+        add(words, "--mca");
+        add(words, "plm_rsh_agent");
+    } else if (strpbrk(ssh, " \t")) {
+        fprintf(stderr,
+                "tutti-run: MPICH's launcher takes the path of a program, not \"%s\" (--ssh-command, TUTTI_SSH); set "
+                "options of ssh in ~/.ssh/config\n",
+                ssh);
+        return false;
+    } else {
+        add(words, "-launcher");
+        add(words, "ssh");
+        add(words, "-launcher-exec");
+    }
+    add(words, ssh);
+    return true;
+}
+
+/* Adds what concerns other hosts.  Returns false after a message. */
+static bool add_other_hosts(struct words *words, const struct mpi *mpi, const struct options *options)
+{
+    if (!options->hosts.n) return true;
+    add_hosts(words, mpi, &options->hosts);
+    if (mpi == &mpis[0]) add_variables(words, options);
+    return add_ssh(words, mpi, options);
+}
+
+/* The ranks get their rank and rendezvous from the launcher.  Another job's variables would mislead them. */
+static void set_variables(const struct options *options, int most_on_a_host)
 {
     static const char *const ours[] = {"RANK",        "WORLD_SIZE",  "LOCAL_RANK",         "LOCAL_WORLD_SIZE",
                                        "MASTER_ADDR", "MASTER_PORT", "TUTTI_STORE_HOSTED", "TUTTI_TOKEN_FD"};
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) unsetenv(ours[i]);
+    if (options->token_file) setenv("TUTTI_TOKEN_FILE", options->token_file, 1);
+    if (most_on_a_host > 1) setenv("OMP_NUM_THREADS", "1", 0);
+}
+
+const char *mpi_start_instead(struct options *options)
+{
     const char *launcher = NULL;
     const struct mpi *mpi = find_mpi(options->mpi_name, &launcher);
     struct words words = {0};
+    int ranks, most;
     if (!mpi) return NULL;
+    count_ranks(options, &ranks, &most);
+    set_variables(options, most);
     add(&words, launcher);
-    if (mpi == &mpis[0]) add_openmpi_options(&words, options);
+    if (mpi == &mpis[0]) add_openmpi_options(&words, most);
     if (options->bind != BIND_UNSET) {
         add(&words, mpi == &mpis[0] ? "--bind-to" : "-bind-to");
         add(&words, bind_name(options->bind));
     }
+    if (!add_other_hosts(&words, mpi, options)) return NULL;
     add(&words, "-n");
-    add(&words, memory_print("%d", options->nproc));
+    add(&words, memory_print("%d", ranks));
     add_rank(&words, options);
-    /* The ranks get their rank and rendezvous from the launcher.  Another job's variables would mislead them. */
-    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) unsetenv(ours[i]);
-    if (options->token_file) setenv("TUTTI_TOKEN_FILE", options->token_file, 1);
-    if (options->nproc > 1) setenv("OMP_NUM_THREADS", "1", 0);
+    hosts_free(&options->hosts); /* they are the launcher's now */
     options->program = words.list;
     options->nproc = 1;
     options->bind = BIND_UNSET;

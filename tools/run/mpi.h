@@ -8,8 +8,8 @@
 
 #include "options.h"
 
-/* Replaces the program in `options` by MPI's launcher with its arguments.  Returns the launcher's name, or NULL after a
- * message on stderr.  The allocations are never freed. */
+/* Replaces the program in `options` by MPI's launcher with its arguments, the hosts among them.  Returns the launcher's
+ * name, or NULL after a message on stderr.  The allocations are never freed. */
 const char *mpi_start_instead(struct options *options);
 
 /* Reads this process's rank from the variables of MPI's launcher, and ties its end to the launcher's.  Returns 0, or -1

@@ -346,14 +346,24 @@ static bool check_elastic(const struct options *options)
     return options->mpi == OPTIONS_NO_MPI || refuse("--mpi does without --rdzv-endpoint: MPI's launcher has the hosts");
 }
 
+/* Checks that MPI's launchers take the names of the hosts. */
+static bool check_mpi_hosts(const struct hosts *hosts)
+{
+    for (int i = 0; i < hosts->n; i++)
+        if (strpbrk(hosts->list[i].name, "@:"))
+            return refuse("with --mpi a host is a name or an address of IPv4, not \"%s\"; set users in ~/.ssh/config",
+                          hosts->list[i].name);
+    return true;
+}
+
 /* Checks the options of jobs that are started over ssh, and sets the ranks of each host. */
 static bool check_hosts(struct options *options)
 {
     const struct hosts *hosts = &options->hosts;
     int64_t world = 0;
     if (!hosts->n) return true;
-    if (options->nnodes > 1 || options->node_rank >= 0 || options->elastic || options->mpi != OPTIONS_NO_MPI)
-        return refuse("--hosts starts all nodes at once: omit --nnodes, --node-rank, --rdzv-endpoint and --mpi");
+    if (options->nnodes > 1 || options->node_rank >= 0 || options->elastic)
+        return refuse("--hosts starts all nodes at once: omit --nnodes, --node-rank and --rdzv-endpoint");
     for (int i = 0; i < hosts->n; i++) {
         if (!hosts->list[i].slots && options->nproc_is_auto)
             return refuse("-n auto is not known for other hosts; give host %s a number of ranks, as in %s:4",
@@ -362,6 +372,7 @@ static bool check_hosts(struct options *options)
         world += hosts->list[i].slots;
     }
     if (world > INT_MAX) return refuse("the hosts have more than %d ranks", INT_MAX);
+    if (options->mpi != OPTIONS_NO_MPI) return check_mpi_hosts(hosts);
     if (hosts->n > 1 && !options->master_addr && hosts_is_loopback(&hosts->list[0]) &&
         !hosts_is_loopback(&hosts->list[1]))
         return refuse("the other hosts cannot reach the first one as %s; list it by a name that they know, or give "
@@ -378,10 +389,9 @@ static bool check(struct options *options)
     if ((int64_t)options->nproc * options->nnodes > INT_MAX)
         return refuse("--nproc-per-node %d times --nnodes %d is more than %d ranks", options->nproc, options->nnodes,
                       INT_MAX);
-    if (options->mpi == OPTIONS_START_MPI && options->nnodes > 1)
-        return refuse(
-            "--mpi starts the ranks of all nodes at once, so omit --nnodes and name the hosts to MPI's launcher "
-            "(Open MPI: OMPI_MCA_orte_default_hostfile, MPICH: HYDRA_HOST_FILE)");
+    if (options->mpi == OPTIONS_START_MPI && options->nnodes > 1 && !options->hosts.n)
+        return refuse("--mpi starts the ranks of all nodes at once: omit --nnodes, and list the hosts with --hosts or "
+                      "--hostfile");
     if (!check_failures(options) || !check_elastic(options) || !check_hosts(options)) return false;
     if (options->nnodes > 1 && !options->elastic) {
         if (options->node_rank < 0) return refuse("--nnodes %d needs --node-rank on each node", options->nnodes);
@@ -394,7 +404,7 @@ static bool check(struct options *options)
     if (options->node_rank >= options->nnodes)
         return refuse("--node-rank is %d, but with --nnodes %d it must be from 0 to %d", options->node_rank,
                       options->nnodes, options->nnodes - 1);
-    if (options->hosts.n) return true;
+    if (options->hosts.n && options->mpi == OPTIONS_NO_MPI) return true;
     if (!options->master_addr) options->master_addr = "127.0.0.1";
     if (!options->elastic) options->rdzv_host = options->master_addr;
     if (!options->elastic) options->rdzv_port = options->master_port;

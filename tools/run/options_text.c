@@ -46,7 +46,7 @@ const struct cli_option options_table[] = {
      OPTION_BACKOFF},
     {"mpi", "[NAME]", "openmpi mpich",
      "start the ranks through the launcher of an MPI (openmpi or mpich; default: the first\n"
-     "that is installed), which backend mpi needs; one tutti-run for all nodes",
+     "that is installed), which backend mpi needs; hosts as with --hosts",
      0, OPTION_MPI},
     {"mpi-rank", NULL, NULL, NULL, 0, OPTION_MPI_RANK},
     {"ssh-node", NULL, NULL, NULL, 0, OPTION_NODE},
