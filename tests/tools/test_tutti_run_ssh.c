@@ -404,7 +404,8 @@ static void refuses_a_bad_command_line(void **state)
     launch_assert_refused(ARGS("--hosts=[::1:4", "true"), 2, "lacks its \"]\"");
     launch_assert_refused(ARGS("--hosts=a:1,a", "true"), 2, "listed with and without a number");
     launch_assert_refused(ARGS("--hosts=a,b", "-n", "auto", "true"), 2, "-n auto is not known for other hosts");
-    launch_assert_refused(ARGS("--hosts=a", "--nnodes=2", "true"), 2, "--hosts starts all nodes at once");
+    launch_assert_refused(ARGS("--hosts=a", "--nnodes=2", "true"), 2, "--hosts starts all hosts of its list: omit");
+    launch_assert_refused(ARGS("--hosts=a", "--nnodes=1:2", "true"), 2, "--nnodes MIN:MAX --rdzv-endpoint");
     launch_assert_refused(ARGS("--hosts=localhost,b", "true"), 2, "cannot reach the first one as localhost");
     launch_assert_refused(ARGS("--hosts=a", "--ssh-command=", "true"), 2, "--ssh-command is empty");
     launch_assert_refused(ARGS("-x", "UNSET_HERE", "true"), 2, "UNSET_HERE is not set; give UNSET_HERE=VALUE");

@@ -363,7 +363,8 @@ static bool check_hosts(struct options *options)
     int64_t world = 0;
     if (!hosts->n) return true;
     if (options->nnodes > 1 || options->node_rank >= 0 || options->elastic)
-        return refuse("--hosts starts all nodes at once: omit --nnodes, --node-rank and --rdzv-endpoint");
+        return refuse("--hosts starts all hosts of its list: omit --nnodes, --node-rank and --rdzv-endpoint; if hosts "
+                      "come and go, start tutti-run --nnodes MIN:MAX --rdzv-endpoint HOST:PORT on each");
     for (int i = 0; i < hosts->n; i++) {
         if (!hosts->list[i].slots && options->nproc_is_auto)
             return refuse("-n auto is not known for other hosts; give host %s a number of ranks, as in %s:4",
@@ -392,7 +393,7 @@ static bool check(struct options *options)
     if (options->mpi == OPTIONS_START_MPI && options->nnodes > 1 && !options->hosts.n)
         return refuse("--mpi starts the ranks of all nodes at once: omit --nnodes, and list the hosts with --hosts or "
                       "--hostfile");
-    if (!check_failures(options) || !check_elastic(options) || !check_hosts(options)) return false;
+    if (!check_failures(options) || !check_hosts(options) || !check_elastic(options)) return false;
     if (options->nnodes > 1 && !options->elastic) {
         if (options->node_rank < 0) return refuse("--nnodes %d needs --node-rank on each node", options->nnodes);
         if (!options->master_addr)
