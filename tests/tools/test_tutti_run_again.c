@@ -289,6 +289,17 @@ static void replacements_that_fail_at_once_are_limited(void **state)
     launch_free(&launch);
 }
 
+/* The ranks fail while they are to write their records. */
+static void no_replacement_outlives_the_time_limit(void **state)
+{
+    (void)state;
+    struct launch launch =
+        RUN("-n", "2", "--replace=2", "--backoff=600", "--timeout=0.3", "-x", "TUTTI_RECORD_DIR=/nonexistent", "-x",
+            "TUTTI_RECORD_SIGNAL=1", "sh", "-c", "trap 'exit 3' USR2; while :; do sleep 0.02; done");
+    assert_int_equal(launch.status, 124);
+    launch_free(&launch);
+}
+
 static void a_replacement_that_cannot_run_is_a_failed_one(void **state)
 {
     (void)state;
@@ -382,6 +393,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(members_have_variables),
         cmocka_unit_test(the_exit_status_is_that_of_the_last_ones),
         cmocka_unit_test(replacements_that_fail_at_once_are_limited),
+        cmocka_unit_test(no_replacement_outlives_the_time_limit),
         cmocka_unit_test(a_replacement_that_cannot_run_is_a_failed_one),
         cmocka_unit_test(each_member_has_log_files),
         cmocka_unit_test(signals_end_members_for_good),

@@ -116,7 +116,8 @@ void job_end(struct job *job)
 static void on_records(uv_timer_t *timer)
 {
     struct job *job = timer->data;
-    if (job->running) job_end(job);
+    if (job->running || job->options->on_failure == OPTIONS_CONTINUE)
+        job_end(job); /* also if replacements are to come */
 }
 
 void job_end_recorded(struct job *job, bool failed)
