@@ -1,12 +1,12 @@
 #include "diagnose/control_channel.h"
 
-#include <endian.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/little_endian.h"
 #include "base/log.h"
 #include "op/control_message.h"
 #include "progress/engine.h"
@@ -75,7 +75,7 @@ static void deliver(const struct frame *frame)
 {
     uint64_t bytes;
     memcpy(&bytes, frame->data, sizeof bytes);
-    bytes = le64toh(bytes);
+    bytes = le64(bytes);
     int peer = frame->request.peer >= 0 ? frame->request.peer : frame->request.source;
     if (bytes <= CONTROL_BYTES)
         frame->control->group->engine->hooks->notified(frame->control->group, peer, frame->data + LENGTH,
@@ -121,7 +121,7 @@ static void send_frame(struct tutti_group *group, int peer, const void *message,
     if (control == NULL || bytes > CONTROL_BYTES || control->n_sends >= SENDS_A_RANK * group->size) return;
     struct frame *frame = new_frame(control, peer, false);
     if (frame == NULL) return;
-    uint64_t length = htole64(bytes);
+    uint64_t length = le64(bytes);
     memcpy(frame->data, &length, sizeof length);
     memcpy(frame->data + LENGTH, message, bytes);
     prepare(frame);

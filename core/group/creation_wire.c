@@ -1,8 +1,9 @@
 #include "group/creation_wire.h"
 
-#include <endian.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "base/little_endian.h"
 
 enum { LONGS = 5 };
 
@@ -11,7 +12,7 @@ bool creation_wire_is(const void *wire, size_t bytes)
     uint32_t type = 0;
     if (bytes < CREATION_HEAD) return false;
     memcpy(&type, wire, sizeof type);
-    type = le32toh(type);
+    type = le32(type);
     return type >= CREATION_PROPOSAL && type <= CREATION_CHOICES;
 }
 
@@ -19,22 +20,21 @@ size_t creation_wire_encode(const struct creation_message *message, uint8_t wire
 {
     const struct creation_members *list = &message->list;
     const char *text = message->type == CREATION_PROPOSAL ? list->backend : message->text;
-    uint32_t words[2] = {htole32(message->type), htole32((uint32_t)message->status)}, n = htole32(list->n);
-    uint64_t longs[LONGS] = {htole64(message->key), htole64(message->parent), htole64(message->number),
-                             htole64(list->hash), htole64(list->backend_hash)};
-    uint16_t counts[2] = {htole16((uint16_t)list->n_listed), htole16((uint16_t)message->n_offers)};
+    uint32_t words[2] = {le32(message->type), le32((uint32_t)message->status)}, n = le32(list->n);
+    uint64_t longs[LONGS] = {le64(message->key), le64(message->parent), le64(message->number), le64(list->hash),
+                             le64(list->backend_hash)};
+    uint16_t counts[2] = {le16((uint16_t)list->n_listed), le16((uint16_t)message->n_offers)};
     memcpy(wire, words, sizeof words);
     memcpy(wire + 8, longs, sizeof longs);
     memcpy(wire + 48, &n, sizeof n);
     memcpy(wire + 52, counts, sizeof counts);
-    uint32_t split[3] = {htole32(list->splits), htole32((uint32_t)message->color),
-                         htole32((uint32_t)message->split_key)};
+    uint32_t split[3] = {le32(list->splits), le32((uint32_t)message->color), le32((uint32_t)message->split_key)};
     memcpy(wire + 56, split, sizeof split);
     size_t at = CREATION_HEAD;
     memcpy(wire + at, message->offer, (size_t)message->n_offers * TUTTI_OFFER_BYTES);
     at += (size_t)message->n_offers * TUTTI_OFFER_BYTES;
     for (uint32_t i = 0; i < list->n_listed; i++, at += sizeof n) {
-        uint32_t rank = htole32((uint32_t)list->rank[i]);
+        uint32_t rank = le32((uint32_t)list->rank[i]);
         memcpy(wire + at, &rank, sizeof rank);
     }
     size_t length = strnlen(text, CREATION_TEXT - 1);
@@ -60,19 +60,19 @@ static bool parse_head(const uint8_t *wire, struct creation_message *message)
     memcpy(&n, wire + 48, sizeof n);
     memcpy(counts, wire + 52, sizeof counts);
     memcpy(split, wire + 56, sizeof split);
-    message->type = le32toh(words[0]);
-    message->status = (int32_t)le32toh(words[1]);
-    message->key = le64toh(longs[0]);
-    message->parent = le64toh(longs[1]);
-    message->number = le64toh(longs[2]);
-    message->list.hash = le64toh(longs[3]);
-    message->list.backend_hash = le64toh(longs[4]);
-    message->list.n = le32toh(n);
-    message->list.n_listed = le16toh(counts[0]);
-    message->n_offers = le16toh(counts[1]);
-    message->list.splits = le32toh(split[0]);
-    message->color = (int32_t)le32toh(split[1]);
-    message->split_key = (int32_t)le32toh(split[2]);
+    message->type = le32(words[0]);
+    message->status = (int32_t)le32(words[1]);
+    message->key = le64(longs[0]);
+    message->parent = le64(longs[1]);
+    message->number = le64(longs[2]);
+    message->list.hash = le64(longs[3]);
+    message->list.backend_hash = le64(longs[4]);
+    message->list.n = le32(n);
+    message->list.n_listed = le16(counts[0]);
+    message->n_offers = le16(counts[1]);
+    message->list.splits = le32(split[0]);
+    message->color = (int32_t)le32(split[1]);
+    message->split_key = (int32_t)le32(split[2]);
     return message->list.splits <= 1 && message->status <= 0 && message->status >= TUTTI_ERR_NOT_FOUND &&
            message->list.n_listed <= CREATION_RANKS && message->list.n_listed <= message->list.n &&
            message->n_offers <= CREATION_OFFERS;
@@ -91,7 +91,7 @@ bool creation_wire_parse(const void *bytes_of, size_t bytes, struct creation_mes
     for (uint32_t i = 0; i < message->list.n_listed; i++) {
         uint32_t rank;
         memcpy(&rank, wire + CREATION_HEAD + offers + i * sizeof rank, sizeof rank);
-        message->list.rank[i] = (int32_t)le32toh(rank);
+        message->list.rank[i] = (int32_t)le32(rank);
     }
     parse_text(wire + at, bytes - at, message->type == CREATION_PROPOSAL ? message->list.backend : message->text);
     return true;

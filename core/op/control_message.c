@@ -1,7 +1,8 @@
 #include "op/control_message.h"
 
-#include <endian.h>
 #include <string.h>
+
+#include "base/little_endian.h"
 
 #define PEER_MASK UINT64_C(0x3fffffff)
 #define ANY_TAG (UINT64_C(1) << 61)
@@ -23,8 +24,8 @@ static size_t encode_positions(const struct control_message *message, uint8_t *w
 {
     for (int i = 0; i < message->n_positions; i++) {
         const struct control_position *position = &message->position[i];
-        uint32_t words[3] = {htole32(position->rank), htole32(position->age_ms), htole32(position->silent_ms)};
-        uint64_t longs[2] = {htole64(position->latest), htole64(position->fingerprint)};
+        uint32_t words[3] = {le32(position->rank), le32(position->age_ms), le32(position->silent_ms)};
+        uint64_t longs[2] = {le64(position->latest), le64(position->fingerprint)};
         memcpy(wire + (size_t)i * CONTROL_POSITION, words, sizeof words);
         memcpy(wire + (size_t)i * CONTROL_POSITION + sizeof words, longs, sizeof longs);
     }
@@ -36,7 +37,7 @@ static size_t encode_failure(const struct control_message *message, uint8_t *wir
     size_t ranks = (size_t)message->given_up.n * sizeof(uint32_t),
            length = strnlen(message->text, CONTROL_TEXT - ranks);
     for (int i = 0; i < message->given_up.n; i++) {
-        uint32_t rank = htole32(message->given_up.rank[i]);
+        uint32_t rank = le32(message->given_up.rank[i]);
         memcpy(wire + (size_t)i * sizeof rank, &rank, sizeof rank);
     }
     memcpy(wire + ranks, message->text, length);
@@ -46,10 +47,10 @@ static size_t encode_failure(const struct control_message *message, uint8_t *wir
 size_t control_message_encode(const struct control_message *message, uint8_t wire[CONTROL_BYTES])
 {
     if (message->type == CONTROL_LEFT) return 0;
-    uint32_t words[2] = {htole32(message->type), htole32((uint32_t)message->status)};
+    uint32_t words[2] = {le32(message->type), le32((uint32_t)message->status)};
     uint64_t latest = message->type == CONTROL_FAILED ? (uint64_t)message->given_up.n : message->latest;
-    uint64_t longs[4] = {htole64(message->sequence), htole64(message->fingerprint), htole64(latest),
-                         htole64(message->latest_fingerprint)};
+    uint64_t longs[4] = {le64(message->sequence), le64(message->fingerprint), le64(latest),
+                         le64(message->latest_fingerprint)};
     memcpy(wire, words, sizeof words);
     memcpy(wire + sizeof words, longs, sizeof longs);
     if (message->type == CONTROL_HERE) return CONTROL_HEAD + encode_positions(message, wire + CONTROL_HEAD);
@@ -65,8 +66,8 @@ static bool parse_positions(const uint8_t *wire, size_t bytes, struct control_me
         uint64_t longs[2];
         memcpy(words, wire + (size_t)i * CONTROL_POSITION, sizeof words);
         memcpy(longs, wire + (size_t)i * CONTROL_POSITION + sizeof words, sizeof longs);
-        message->position[i] = (struct control_position){le32toh(words[0]), le32toh(words[1]), le32toh(words[2]),
-                                                         le64toh(longs[0]), le64toh(longs[1]), 0};
+        message->position[i] = (struct control_position){le32(words[0]), le32(words[1]), le32(words[2]),
+                                                         le64(longs[0]), le64(longs[1]), 0};
     }
     return true;
 }
@@ -86,7 +87,7 @@ static bool parse_failure(const uint8_t *wire, size_t bytes, struct control_mess
     for (uint64_t i = 0; i < n; i++) {
         uint32_t rank;
         memcpy(&rank, wire + i * sizeof rank, sizeof rank);
-        message->given_up.rank[i] = le32toh(rank);
+        message->given_up.rank[i] = le32(rank);
     }
     parse_text(wire + n * sizeof(uint32_t), bytes - n * sizeof(uint32_t), message);
     return true;
@@ -102,12 +103,12 @@ bool control_message_parse(const void *bytes_received, size_t bytes, struct cont
     uint64_t longs[4];
     memcpy(words, wire, sizeof words);
     memcpy(longs, wire + sizeof words, sizeof longs);
-    message->type = le32toh(words[0]);
-    message->status = (int32_t)le32toh(words[1]);
-    message->sequence = le64toh(longs[0]);
-    message->fingerprint = le64toh(longs[1]);
-    message->latest = le64toh(longs[2]);
-    message->latest_fingerprint = le64toh(longs[3]);
+    message->type = le32(words[0]);
+    message->status = (int32_t)le32(words[1]);
+    message->sequence = le64(longs[0]);
+    message->fingerprint = le64(longs[1]);
+    message->latest = le64(longs[2]);
+    message->latest_fingerprint = le64(longs[3]);
     if (message->type < CONTROL_FAILED || message->type > CONTROL_HERE) return false;
     if (message->status > 0 || message->status < TUTTI_ERR_NOT_FOUND) return false;
     if (message->type == CONTROL_HERE) return parse_positions(wire + CONTROL_HEAD, bytes - CONTROL_HEAD, message);
