@@ -181,7 +181,8 @@ static const char **copy_keys(const struct store_request *request)
     char *at = (char *)(keys + n);
     for (size_t i = 0; i < n; i++) {
         keys[i] = at;
-        at = mempcpy(at, request->keys[i].data, request->keys[i].bytes);
+        memcpy(at, request->keys[i].data, request->keys[i].bytes);
+        at += request->keys[i].bytes;
         *at++ = '\0';
     }
     return keys;

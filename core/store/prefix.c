@@ -23,8 +23,9 @@ static struct store_slice *prefix_all_keys(const struct prefix *prefix, const st
     char *at = (char *)(keys + n);
     for (size_t i = 0; i < n; i++) {
         keys[i] = (struct store_slice){at, prefix->bytes + request->keys[i].bytes};
-        at = mempcpy(at, prefix->text, prefix->bytes);
-        at = mempcpy(at, request->keys[i].data, request->keys[i].bytes);
+        memcpy(at, prefix->text, prefix->bytes);
+        memcpy(at + prefix->bytes, request->keys[i].data, request->keys[i].bytes);
+        at += keys[i].bytes;
     }
     return keys;
 }

@@ -108,6 +108,14 @@ static int parse_job(const char *url, const char *text, size_t n, const char *fa
     return is_plain(out->job) ? TUTTI_OK : report(url, "the job must have letters, digits and signs, without { and }");
 }
 
+/* Returns the last such character of n, or NULL. */
+static const char *find_last(const char *text, size_t n, char wanted)
+{
+    while (n > 0)
+        if (text[--n] == wanted) return text + n;
+    return NULL;
+}
+
 int redis_url_parse(const char *url, const char *fallback, struct redis_url *out)
 {
     *out = (struct redis_url){0};
@@ -117,7 +125,7 @@ int redis_url_parse(const char *url, const char *fallback, struct redis_url *out
     if (strncmp(url, "redis://", 8) != 0) return report(url, "it must begin with redis://");
     const char *rest = url + 8;
     size_t authority = strcspn(rest, "/?"), path = strcspn(rest + authority, "?");
-    const char *at = memrchr(rest, '@', authority), *job = rest + authority + (rest[authority] == '/');
+    const char *at = find_last(rest, authority, '@'), *job = rest + authority + (rest[authority] == '/');
     if (at == NULL && strchr(rest, '@') != NULL) return report(url, "write / and ? in a password as %2F and %3F");
     if (at != NULL && !parse_secrets(rest, (size_t)(at - rest), out))
         return report(url, "the user or password is longer than 255 bytes, or has a malformed %");

@@ -78,10 +78,12 @@ static int await_confirmation(struct redis *redis, struct listener *listener, co
 static int subscribe(struct redis *redis, const struct store_request *request, int key, struct listener *listener)
 {
     const struct store_slice *slice = &request->keys[key];
-    size_t n = strlen(redis->target.data_key) + 1 + slice->bytes;
+    size_t name = strlen(redis->target.data_key), n = name + 1 + slice->bytes;
     char *channel = malloc(n + 1);
     if (channel == NULL) return redis_no_memory(redis, n);
-    memcpy(mempcpy(mempcpy(channel, redis->target.data_key, n - 1 - slice->bytes), ":", 1), slice->data, slice->bytes);
+    memcpy(channel, redis->target.data_key, name);
+    channel[name] = ':';
+    memcpy(channel + name + 1, slice->data, slice->bytes);
     const char *parts[] = {"SUBSCRIBE", channel};
     const size_t bytes[] = {strlen(parts[0]), n};
     struct redis_command command = {2, parts, bytes};

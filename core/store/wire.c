@@ -35,7 +35,8 @@ int64_t wire_timeout_ms(int64_t deadline_ns)
 
 static uint8_t *put_bytes(uint8_t *out, const void *data, size_t bytes)
 {
-    return bytes > 0 ? mempcpy(out, data, bytes) : out;
+    if (bytes > 0) memcpy(out, data, bytes);
+    return out + bytes;
 }
 
 /* ---- requests ----------------------------------------------------------------------------------------------- */
