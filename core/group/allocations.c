@@ -5,7 +5,8 @@
 #include <stdlib.h>
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static void *allocations; /* root of a tsearch tree by address */
+static void *allocations;             /* root of a tsearch tree by address */
+static const struct engine *released; /* by allocations_release: twalk has no argument for forget_tree */
 
 static int by_address(const void *a, const void *b)
 {
@@ -46,15 +47,17 @@ bool allocations_remove(void *memory)
     return allocation != NULL;
 }
 
-static void forget_tree(const void *node, VISIT visit, void *tree)
+static void forget_tree(const void *node, VISIT visit, int depth)
 {
     struct allocation *allocation = *(struct allocation *const *)node;
-    if ((visit == preorder || visit == leaf) && allocation->tree == tree) allocation->tree = NULL;
+    (void)depth;
+    if ((visit == preorder || visit == leaf) && allocation->tree == released) allocation->tree = NULL;
 }
 
 void allocations_release(const struct engine *tree)
 {
     pthread_mutex_lock(&mutex);
-    twalk_r(allocations, forget_tree, (void *)(uintptr_t)tree);
+    released = tree;
+    twalk(allocations, forget_tree);
     pthread_mutex_unlock(&mutex);
 }
