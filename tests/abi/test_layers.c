@@ -219,6 +219,7 @@ static const struct rule {
     {"examples/*_tool/*", "<tutti/tool.h>"},
     {"examples/*", PUBLIC " <tutti/train/*>"},
     {"train/*", PUBLIC " <tutti/train/*>"}, /* what it lacks there, other programs lack too */
+    {"tools/run/*", PUBLIC " common/* run/* portable/environment.h"},
     {"tools/*", PUBLIC " <tutti/stats.h> <tutti/trace.h> common/* bench/* run/* conformance/* info/* trace/*"},
     {"backends/nccl/*", KIT " cuda/*"},
     {"backends/tcp/*", KIT " tcp/* portable/*"},

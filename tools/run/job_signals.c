@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "job.h"
+#include "portable/environment.h"
 
 /* Forwards a signal.  A rank in the launcher's own group has already received a signal of the terminal. */
 static void pass_on(struct job *job, int signal, bool whole_group, bool from_terminal)
@@ -26,7 +27,7 @@ static void end_by(struct job *job, int signal, bool from_terminal)
     if (signal == SIGINT) job->interrupts++;
     members_cancel(job);
     if (!job->running) {
-        job_say(job, "SIG%s while no rank was running: the job ends", sigabbrev_np(signal));
+        job_say(job, "SIG%s while no rank was running: the job ends", environment_signal(signal));
         job_stop(job, 128 + signal);
         return;
     }

@@ -8,6 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "portable/environment.h"
+
 /* ---- in the child: only async-signal-safe calls, because the store's thread may have held any lock ------------- */
 
 static void become(int from, int to)
@@ -100,7 +102,7 @@ bool rank_failed(const struct rank *rank)
 
 const char *rank_how(const struct rank *rank, char *text, size_t bytes)
 {
-    const char *name = rank->signalled ? sigabbrev_np(rank->code) : NULL;
+    const char *name = rank->signalled ? environment_signal(rank->code) : NULL;
     if (!rank->signalled)
         snprintf(text, bytes, "exited with code %d", rank->code);
     else if (name)
