@@ -1,6 +1,7 @@
 #include "conformance/reference.h"
 
 #include <complex.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,30 +10,39 @@
 
 /* ---- integers and bool ----------------------------------------------------------------------------------------- */
 
-static __int128 integer_get(tutti_dtype dtype, const uint8_t *p)
+/* Returns an element, extended to 64 bits with its sign. */
+static uint64_t integer_get(tutti_dtype dtype, const uint8_t *p)
 {
     int bits = (int)tutti_dtype_bytes(dtype) * 8;
-    uint64_t raw = 0;
+    uint64_t raw = 0, sign = UINT64_C(1) << (bits - 1);
     memcpy(&raw, p, (size_t)bits / 8);
-    if (number_is_signed(dtype) && raw >> (bits - 1)) return (__int128)raw - ((__int128)1 << bits);
-    return raw;
+    return number_is_signed(dtype) ? (raw ^ sign) - sign : raw;
 }
 
-static __int128 wrap(tutti_dtype dtype, __int128 value)
+static uint64_t wrap(tutti_dtype dtype, uint64_t value)
 {
-    uint64_t low = (uint64_t)(unsigned __int128)value;
-    return integer_get(dtype, (const uint8_t *)&low);
+    return integer_get(dtype, (const uint8_t *)&value);
 }
 
-static __int128 integer_step(tutti_reduce_op op, __int128 a, __int128 b)
+static bool is_less(tutti_dtype dtype, uint64_t a, uint64_t b)
+{
+    return number_is_signed(dtype) ? (int64_t)a < (int64_t)b : a < b;
+}
+
+static uint64_t integer_divided(tutti_dtype dtype, uint64_t sum, int n)
+{
+    return number_is_signed(dtype) ? (uint64_t)((int64_t)sum / n) : sum / (uint64_t)n;
+}
+
+static uint64_t integer_step(tutti_dtype dtype, tutti_reduce_op op, uint64_t a, uint64_t b)
 {
     switch (op) {
     case TUTTI_PRODUCT:
-        return (__int128)((unsigned __int128)a * (unsigned __int128)b);
+        return a * b;
     case TUTTI_MIN:
-        return a < b ? a : b;
+        return is_less(dtype, a, b) ? a : b;
     case TUTTI_MAX:
-        return a > b ? a : b;
+        return is_less(dtype, a, b) ? b : a;
     case TUTTI_BAND:
         return a & b;
     case TUTTI_BOR:
@@ -48,12 +58,12 @@ static bool integer_right(const struct reduction *r, const uint8_t *const *in, c
                           char *text, size_t capacity)
 {
     int64_t bytes = tutti_dtype_bytes(r->dtype);
-    __int128 expected = integer_get(r->dtype, in[0] + at * bytes), found = integer_get(r->dtype, got + at * bytes);
+    uint64_t expected = integer_get(r->dtype, in[0] + at * bytes), found = integer_get(r->dtype, got + at * bytes);
     for (int i = 1; i < r->n; i++)
-        expected = wrap(r->dtype, integer_step(r->op, expected, integer_get(r->dtype, in[i] + at * bytes)));
-    if (r->op == TUTTI_AVG) expected /= r->n;
+        expected = wrap(r->dtype, integer_step(r->dtype, r->op, expected, integer_get(r->dtype, in[i] + at * bytes)));
+    if (r->op == TUTTI_AVG) expected = integer_divided(r->dtype, expected, r->n);
     if (found == expected) return true;
-    snprintf(text, capacity, "is 0x%llx, should be 0x%llx", (unsigned long long)found, (unsigned long long)expected);
+    snprintf(text, capacity, "is 0x%" PRIx64 ", should be 0x%" PRIx64, found, expected);
     return false;
 }
 
