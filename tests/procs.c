@@ -1,6 +1,5 @@
 #include "procs.h"
 
-#include <execinfo.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -132,10 +131,32 @@ void proc_set_int(const char *name, int value)
     setenv(name, text, 1);
 }
 
-static void print_stack(int number)
+#ifdef __GLIBC__ /* other C libraries have no backtrace */
+#include <execinfo.h>
+
+static void print_frames(void)
 {
     void *frames[40];
     backtrace_symbols_fd(frames, backtrace(frames, 40), STDERR_FILENO);
+}
+
+static void load_unwinder(void)
+{
+    void *frame[1];
+    backtrace(frame, 1); /* loads libgcc, which a signal handler must not */
+}
+#else
+static void print_frames(void)
+{
+}
+static void load_unwinder(void)
+{
+}
+#endif
+
+static void print_stack(int number)
+{
+    print_frames();
     raise(number); /* SA_RESETHAND: this ends the rank */
 }
 
@@ -143,8 +164,7 @@ static void print_stack(int number)
 static void reset_signals(void)
 {
     static const int fatal[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
-    void *frame[1];
-    backtrace(frame, 1); /* loads libgcc, which a signal handler must not */
+    load_unwinder();
     for (size_t i = 0; i < sizeof fatal / sizeof *fatal; i++)
         sigaction(fatal[i], &(struct sigaction){.sa_handler = print_stack, .sa_flags = (int)SA_RESETHAND}, NULL);
 }

@@ -81,7 +81,9 @@ int group_cases_run(const struct group_case *cases, int n, const struct CMUnitTe
     for (int i = 0; i < n; i++)
         tests[1 + n_others + i] = (struct CMUnitTest){
             .name = cases[i].name, .test_func = run_over_threads, .initial_state = (void *)(uintptr_t)&cases[i]};
+#ifdef M_ARENA_MAX
     mallopt(M_ARENA_MAX, 1); /* mallinfo2 then counts all memory */
+#endif
     ranks_setup();
     return _cmocka_run_group_tests("groups", tests, n_tests, NULL, NULL);
 }

@@ -8,11 +8,16 @@
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "monotonic.h"
+
+#ifndef SYS_close_range
+#define SYS_close_range 436 /* on all processors; older C libraries do not name it */
+#endif
 
 const char *launch_path(void)
 {
@@ -39,7 +44,7 @@ _Noreturn void launch_exec(char **argv, int in, int out, int err, int terminal)
     dup2(in, 0);
     dup2(out, 1);
     dup2(err, 2);
-    close_range(3, ~0U, 0);
+    syscall(SYS_close_range, 3, ~0U, 0);
     execv(argv[0], argv);
     _exit(125);
 }
