@@ -38,7 +38,7 @@ struct record {
     int32_t root; /* root or peer: rank in the group */
     int32_t tag;
     uint32_t mark; /* number of the latest tutti_mark; 0: none */
-    uint64_t sequence;
+    _Alignas(8) uint64_t sequence;
     int64_t numel; /* elements of this rank's first tensor */
     int64_t issued_ns;
     uint32_t started, ended; /* time after issued_ns, in units of 2^RECORD_TIME_SHIFT ns; 0: not known */
