@@ -46,10 +46,11 @@ void record_signal_start(void (*write)(void))
         return;
     }
     write_record = write;
-    sem_init(&asked, 0, 0);
-    int error = thread_start(&thread, write_when_asked, NULL);
+    /* macOS has semaphores with a name only */
+    int error = sem_init(&asked, 0, 0) == 0 ? thread_start(&thread, write_when_asked, NULL) : errno;
     if (error != 0) {
-        log_write(LOG_WARN, LOG_GROUP, "TUTTI_RECORD_SIGNAL has no effect: cannot start a thread: %s", strerror(error));
+        log_write(LOG_WARN, LOG_GROUP, "TUTTI_RECORD_SIGNAL has no effect: cannot start a thread that waits: %s",
+                  strerror(error));
         return;
     }
     pthread_detach(thread);
