@@ -7,6 +7,12 @@
 
 #include "tcp/net/fabric_impl.h"
 
+#ifdef __APPLE__
+#define LIBRARY "libfabric.1.dylib"
+#else
+#define LIBRARY "libfabric.so.1"
+#endif
+
 struct fabric_library fabric_library;
 
 static char load_error[256];
@@ -25,7 +31,7 @@ static bool find_symbols(void *library)
     for (size_t i = 0; i < sizeof symbol / sizeof *symbol; i++) {
         void *found = dlsym(library, symbol[i].name);
         if (found == NULL) {
-            snprintf(load_error, sizeof load_error, "libfabric.so.1 does not export %s; 1.11 or later is required",
+            snprintf(load_error, sizeof load_error, LIBRARY " does not export %s; 1.11 or later is required",
                      symbol[i].name);
             return false;
         }
@@ -45,10 +51,10 @@ static void load_library(void)
     setenv("IPATH_NO_BACKTRACE", "1", 0);
     setenv("HFI_NO_BACKTRACE", "1", 0);
     for (int i = 0; i < N; i++) sigaction(signals[i], NULL, &before[i]);
-    void *library = dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);
+    void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) {
         const char *why = dlerror();
-        snprintf(load_error, sizeof load_error, "libfabric.so.1 cannot be loaded (Debian: libfabric1): %s",
+        snprintf(load_error, sizeof load_error, LIBRARY " cannot be loaded (Debian: libfabric1): %s",
                  why != NULL ? why : "no reason given");
     } else if (find_symbols(library)) {
         if (fabric_library.version() < FI_VERSION(1, 11))
