@@ -276,7 +276,7 @@ static void parse(int argc, char **argv, struct options *options, struct mlp *ne
         {"hidden", .set = parse_hidden, .argument = net},
         {"data", .text = &options->data},
         {"csv-log", .text = &options->csv_log},
-        {NULL},
+        {.name = NULL},
     };
     options->backend = example_parse(usage, list, argc, argv);
 }

@@ -167,7 +167,7 @@ static void parse(int argc, char **argv, struct options *options)
         {"resume", .text = &options->resume},
         {"data", .text = &options->data},
         {"csv-log", .text = &options->csv_log},
-        {NULL},
+        {.name = NULL},
     };
     options->backend = example_parse(usage, list, argc, argv);
 }

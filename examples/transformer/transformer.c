@@ -173,7 +173,7 @@ static void parse(int argc, char **argv, struct options *options)
         {"text", .text = &options->text},
         {"bucket", .integer = &options->bucket_kib, .most = 1 << 20},
         {"dtype", .set = parse_dtype, .argument = &options->dtype},
-        {NULL},
+        {.name = NULL},
     };
     options->backend = example_parse(usage, list, argc, argv);
 }
