@@ -86,7 +86,7 @@ static bool read_record(const tutti_bytes *bytes, struct result *result)
 static bool fetch(struct rank *rank, int first, int n, int64_t timeout_ms)
 {
     char keys[RANKS_MAX][KEY_MAX];
-    const char *names[RANKS_MAX];
+    const char *names[RANKS_MAX] = {NULL};
     tutti_bytes records[RANKS_MAX];
     bool right = true;
     for (int i = 0; i < n; i++) {
