@@ -23,6 +23,7 @@ function(tutti_archive library)
     COMMAND ${CMAKE_AR} rcsD ${archive} ${object}
     DEPENDS $<TARGET_OBJECTS:${library}_objects> COMMAND_EXPAND_LISTS VERBATIM)
   add_custom_target(${library}_archive ALL DEPENDS ${archive})
+  add_dependencies(${library}_archive ${library}_objects) # for make, which does not find the objects' rules by itself
   install(FILES ${archive} DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endfunction()
 
