@@ -38,6 +38,7 @@ void sockets_limit_unsent(int fd, int bytes);
 struct sockets_state {
     bool is_established;
     uint64_t acked, unacked;    /* bytes that the peer has acknowledged; segments that it has not */
+    uint64_t unsent;            /* bytes that wait in the kernel, because the peer's window is full or closed */
     uint32_t asked;             /* consecutive probes or retransmissions without an answer */
     uint32_t since_last_ack_ms; /* since anything arrived */
 };
@@ -50,7 +51,7 @@ const char *sockets_folder(void);
 
 /* Returns a timer that is readable once its time has passed, or -1 with errno. */
 int sockets_timer(void);
-/* Starts the timer again. */
+/* Starts the timer again, or stops it if ns is 0.  Its descriptor is not readable until the time has passed. */
 void sockets_set_timer(int fd, int64_t ns);
 
 #endif

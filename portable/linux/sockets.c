@@ -81,6 +81,7 @@ bool sockets_read_state(int fd, struct sockets_state *state)
     *state = (struct sockets_state){.is_established = info.tcpi_state == ESTABLISHED,
                                     .acked = info.tcpi_bytes_acked,
                                     .unacked = info.tcpi_unacked,
+                                    .unsent = info.tcpi_notsent_bytes,
                                     .asked = asked,
                                     .since_last_ack_ms = info.tcpi_last_ack_recv};
     return true;

@@ -161,6 +161,32 @@ static long sleeps_of_others(void)
     return sum;
 }
 
+/* A group over the network looks for silent hosts only until its data are acknowledged.  Then nothing wakes it. */
+static int rank_of_network_idleness(int rank, int size, void *argument)
+{
+    enum { REST_MS = 1200, IDLE_MS = 1600, MOST = 1 };
+    (void)argument;
+    EXPECT(proc_init(60000) == TUTTI_OK);
+    EXPECT(sum_once(rank, size) == 0);
+    procs_sleep_ms(REST_MS);
+    long before = sleeps_of_others();
+    procs_sleep_ms(IDLE_MS);
+    long sleeps = sleeps_of_others() - before;
+    if (sleeps > MOST) fprintf(stderr, "rank %d of an idle group: threads slept %ld times\n", rank, sleeps);
+    proc_barrier(size, 1); /* otherwise a peer's goodbye would be counted */
+    EXPECT(before > 0 && sleeps <= MOST);
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static void test_nothing_wakes_an_idle_group_over_the_network(void **state)
+{
+    (void)state;
+    setenv("TUTTI_SHM", "0", 1);
+    procs_run_ranks(2, rank_of_network_idleness, NULL);
+    unsetenv("TUTTI_SHM");
+}
+
 /* The progress thread must not sleep for the lock while callers use it. */
 static int rank_of_calls(int rank, int size, void *argument)
 {
@@ -199,6 +225,7 @@ int main(void)
         cmocka_unit_test(test_idle_ranks_take_no_time),
         cmocka_unit_test(test_thousands_wait),
         cmocka_unit_test(test_more_ranks_than_cores),
+        cmocka_unit_test(test_nothing_wakes_an_idle_group_over_the_network),
         cmocka_unit_test(test_the_thread_keeps_out_of_the_way),
     };
     cmocka_set_test_filter(getenv("FAULTS_ONLY"));

@@ -4,7 +4,7 @@
 #   TUTTI_BUILD_DIR=build tests/hosts/elastic.sh [CASE..]      status 77: skipped
 set -uo pipefail
 
-all=(elastic_host_lost elastic_host_joins regroup_hosts train_hosts)
+all=(elastic_host_lost elastic_host_joins regroup_hosts cut_with_message train_hosts)
 
 # agent HOST MIN:MAX: starts a node of 2 ranks, which reduce for 60 s, and after a restart for half a second
 agent() {
@@ -101,11 +101,9 @@ heard() {
 
 are_idle() { [[ $(lines | grep -cE "^idle [0-9.]+ $generation $1\$") == "$1" ]]; } # RANKS
 
-# Until nothing is on its way: unacknowledged data are sent again for 15 s before the kernel gives a connection up.
 rest() { # RANKS
     touch "$work/folder/idle"
     until_true 20 are_idle "$1" || fail "not all $1 ranks become idle"
-    sleep 0.5
 }
 
 # took LIMIT WHAT: prints the time from $killed to $at, and keeps it for figures.  LIMIT is the time in s that
@@ -118,13 +116,13 @@ took() {
     awk -v s="$s" -v limit="$1" 'BEGIN { exit !(s <= 2 * limit) }' || fail "$2: $s s, and $1 s are promised"
 }
 
-regrouping() {
+regrouping() { # RANKS on each host
     hosts_up 2
     mkdir "$work/folder"
     rank_program=test_hosts
     generation=-1
-    members 2 "$build/tests/test_hosts" regroup "$work/folder"
-    until_true 20 regrouped 4 || fail "the job does not start"
+    members "$1" "$build/tests/test_hosts" regroup "$work/folder"
+    until_true 20 regrouped $(($1 * 2)) || fail "the job does not start"
 }
 
 killed_busy() { # HOST
@@ -158,9 +156,27 @@ cut_busy() {
     took 10 "host cut off while all compute, until the others compute"
 }
 
+# cut_sending LIMIT: as soon as host 1 is cut off, rank 0, which is idle otherwise, sends its rank a message.  The kernel
+# sends it 15 times, which takes 15 s or more, before it gives the connection up.
+cut_sending() {
+    rest 2
+    cut_host 1
+    touch "$work/folder/send"
+    until_true 5 prints 0.out 'sent [0-9.]+' || fail "rank 0 does not send"
+    until_true 30 heard 1 || fail "an idle rank does not hear that a host is cut off"
+    took "$1" "host cut off while a message is on its way, until an idle rank has heard of it"
+}
+
+# The same with a shorter limit than the usual 5 s.
+cut_with_message() {
+    export TUTTI_SILENT_MS=2000
+    regrouping 1
+    cut_sending 3
+}
+
 # Ranks of both hosts are killed, while all compute and while all are idle.  Then a host is cut off.
 regroup_hosts() {
-    regrouping
+    regrouping 2
     killed_busy 1
     killed_busy 0
     killed_idle 1
@@ -176,9 +192,10 @@ regroup_figures() {
     local i all_figures
     all_figures=$(mktemp)
     for ((i = 0; i < ${TIMES:-10}; i++)); do
-        (regrouping && killed_busy $((i % 2)) && killed_idle $((i % 2)) && cut_idle && cat "$work/figures" >>"$all_figures") ||
-            exit
-        (regrouping && cut_busy && cat "$work/figures" >>"$all_figures") || exit
+        (regrouping 2 && killed_busy $((i % 2)) && killed_idle $((i % 2)) && cut_idle &&
+            cat "$work/figures" >>"$all_figures") || exit
+        (regrouping 2 && cut_busy && cat "$work/figures" >>"$all_figures") || exit
+        (regrouping 1 && cut_sending 6 && cat "$work/figures" >>"$all_figures") || exit
     done
     sort -t $'\t' -k1,1 -k2,2n "$all_figures" | awk -F '\t' '
         function finish() {

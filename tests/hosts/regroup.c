@@ -54,13 +54,27 @@ static int report_loss(const tutti_rank_health *health, int n)
     return TUTTI_ERR_ABORTED;
 }
 
+/* Sends a message that ends at once on this side. */
+static int send_message(void)
+{
+    int64_t x = 0;
+    int status = tutti_send(tutti_view(&x, 1), tutti_get_world_size(NULL) - 1, NULL);
+    say("sent");
+    return status;
+}
+
 /* Waits without an operation and without traffic.  The first call connects all ranks. */
 static int stay_idle(void)
 {
     tutti_rank_health health[RANKS_MOST];
     int n = tutti_get_world_size(NULL), status = tutti_group_health(NULL, health, n);
+    bool sends = tutti_get_rank(NULL) == 0 && n > 1;
     say("idle");
-    while (status == TUTTI_OK && has_file("idle") && !tutti_regroup_wanted(NULL)) usleep(LOOK_US);
+    for (; status == TUTTI_OK && has_file("idle") && !tutti_regroup_wanted(NULL); usleep(LOOK_US)) {
+        if (!sends || !has_file("send")) continue;
+        status = send_message();
+        sends = false;
+    }
     if (status == TUTTI_OK) status = tutti_group_health(NULL, health, n);
     return status == TUTTI_OK && tutti_regroup_wanted(NULL) ? report_loss(health, n) : status;
 }

@@ -42,6 +42,7 @@ static struct script {
     {.file = "cases.sh", .name = "one_address"},
     {.file = "elastic.sh", .name = "regroup_hosts"},
     {.file = "faults.sh", .name = "partition_to_host"},
+    {.file = "elastic.sh", .name = "cut_with_message"},
     {.file = "cases.sh", .name = "iface"},
     {.file = "faults.sh", .name = "partition_from_host"},
     {.file = "cases.sh", .name = "another_token"},

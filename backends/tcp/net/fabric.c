@@ -80,7 +80,7 @@ static void init(struct fabric *fabric)
     TAILQ_INIT(&fabric->rdm.unposted);
     TAILQ_INIT(&fabric->rdm.readings);
     TAILQ_INIT(&fabric->rdm.reader.spare);
-    fabric->rdm.timer_fd = fabric->rdm.listener = fabric->rdm.reader.cq_fd = -1;
+    fabric->msg.timer_fd = fabric->rdm.timer_fd = fabric->rdm.listener = fabric->rdm.reader.cq_fd = -1;
     fabric->probes.partner = -1;
     STAILQ_INIT(&fabric->spare[0]);
     STAILQ_INIT(&fabric->spare[1]);

@@ -190,6 +190,8 @@ struct msg_fabric {
     int64_t armed_ns;
     struct fabric_unauthenticated unauthenticated;
     int64_t silence_checked_ns;
+    int timer_fd;     /* wakes a sleeper for the next check of silent hosts, or -1 if the system has no timers */
+    bool is_watching; /* the timer runs: see fabric_watch */
     struct fabric_buffer *receives; /* one block of FABRIC_RECEIVES buffers */
     uint8_t zero_byte;              /* the data of an empty write */
 };
@@ -384,6 +386,13 @@ bool fabric_is_same_address(const struct sockaddr_storage *a, const struct socka
 bool fabric_host_answers(struct fabric_link *link);
 /* Drops the links to hosts that do not answer. */
 void fabric_end_silent(struct fabric *fabric);
+void fabric_start_watch(struct fabric *fabric);
+/* Makes a sleeping rank check for silent hosts regularly, until all data are acknowledged.  Must be called for all that
+ * is sent, because a group that has sent data may be idle afterwards. */
+static inline void fabric_watch(struct fabric *fabric)
+{
+    if (!fabric->msg.is_watching) fabric_start_watch(fabric);
+}
 /* fabric_unauthenticated.c */
 /* Ends connections to the listener that have not become a link.  With `all` it ends every one.  If all links are made,
  * it ends each after one to two seconds.  Otherwise it ends the oldest ones, if there are too many or descriptors are

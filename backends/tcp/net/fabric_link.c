@@ -62,6 +62,7 @@ void fabric_set_state(struct fabric_link *link, enum fabric_state state)
     link->state = (uint8_t)state;
     link->fabric->connecting += fabric_is_connecting(link);
     if (!fabric_is_connecting(link)) return;
+    fabric_watch(link->fabric); /* for the deadline */
     int64_t now = link->fabric->config.host->now_ns();
     link->deadline_ns = now + (int64_t)FABRIC_CONNECT_MS * 1000000;
     int64_t timeout_ms = link->fabric->config.timeout_ms;

@@ -176,14 +176,13 @@ void fabric_limit_unsent(const struct msg_rail *rail)
  * A host does not answer if nothing arrives from it, or if sent data are not acknowledged.  The second test is needed
  * if only one direction of the network has failed: then the peer's own retransmissions still arrive.  A closed window
  * is no sign of silence, because unsent data need no acknowledgement. */
-static bool is_silent(struct msg_rail *rail, int silent_ms, int64_t now, bool is_late)
+static bool is_silent(struct msg_rail *rail, const struct sockets_state *state, int silent_ms, int64_t now,
+                      bool is_late)
 {
-    struct sockets_state state;
-    if (!sockets_read_state(rail->fd, &state)) return false;
-    if (is_late || state.unacked == 0 || state.acked != rail->acked) rail->acked_ns = now;
-    rail->acked = state.acked;
+    if (is_late || state->unacked == 0 || state->acked != rail->acked) rail->acked_ns = now;
+    rail->acked = state->acked;
     bool owes = (now - rail->acked_ns) / 1000000 > silent_ms;
-    return state.asked > 1 && (owes || state.since_last_ack_ms > (uint32_t)silent_ms);
+    return state->asked > 1 && (owes || state->since_last_ack_ms > (uint32_t)silent_ms);
 }
 
 /* Drops the link and resets its connection.  A regular close would wait behind unacknowledged data. */
@@ -198,20 +197,48 @@ static void drop_silent(struct fabric_link *link, const struct msg_rail *rail)
     fabric_drop(link->fabric, link->rank, why, true);
 }
 
+enum { CHECK_MS = 500 };
+
+/* Sets the timer that wakes a sleeping rank, or stops it if ms is 0. */
+static void set_timer(struct fabric *fabric, int64_t ms)
+{
+    fabric->msg.is_watching = ms > 0;
+    if (fabric->msg.timer_fd >= 0) sockets_set_timer(fabric->msg.timer_fd, ms * 1000000);
+}
+
+/* The first check is soon, because most data are acknowledged by then, and otherwise their silence begins there. */
+void fabric_start_watch(struct fabric *fabric)
+{
+    enum { FIRST_MS = 50 };
+    int64_t since_ms = (fabric->config.host->now_ns() - fabric->msg.silence_checked_ns) / 1000000;
+    int64_t due_ms = CHECK_MS - since_ms; /* an earlier check would be left out */
+    set_timer(fabric, due_ms > FIRST_MS ? due_ms : FIRST_MS);
+}
+
+/* Checks one connection.  Returns true if it may still turn out that the peer's host is silent: the kernel's keepalive
+ * finds this only of connections without data under way. */
+static bool check_rail(struct fabric_link *link, struct msg_rail *rail, int64_t now, bool is_late)
+{
+    struct sockets_state state;
+    if (!sockets_read_state(rail->fd, &state)) return false;
+    if (!is_silent(rail, &state, link->fabric->silent_ms, now, is_late)) return state.unacked > 0 || state.unsent > 0;
+    drop_silent(link, rail);
+    return false;
+}
+
 void fabric_end_silent(struct fabric *fabric)
 {
-    enum { CHECK_MS = 500 };
     int64_t now = fabric->config.host->now_ns(), since_ms = (now - fabric->msg.silence_checked_ns) / 1000000;
     if (since_ms < CHECK_MS) return;
     fabric->msg.silence_checked_ns = now;
     bool is_late = since_ms > 4 * CHECK_MS; /* the last check was long ago, so unacknowledged data may be recent */
+    bool goes_on = false;
     struct fabric_link *link;
     STAILQ_FOREACH(link, &fabric->all_links, entry)
     {
-        for (int i = 0; i < fabric->rails.n && link->state == FABRIC_UP; i++) {
-            struct msg_rail *rail = fabric_rail(link, i);
-            if (!(link->msg.up & 1 << i) || !is_silent(rail, fabric->silent_ms, now, is_late)) continue;
-            drop_silent(link, rail);
-        }
+        for (int i = 0; i < fabric->rails.n && link->state == FABRIC_UP; i++)
+            if (link->msg.up & 1 << i) goes_on |= check_rail(link, fabric_rail(link, i), now, is_late);
     }
+    goes_on |= fabric->connecting > 0 || fabric->msg.rails_connecting > 0; /* for their deadlines */
+    set_timer(fabric, goes_on ? CHECK_MS : 0);
 }

@@ -72,6 +72,7 @@ static int send_now(struct fabric_link *link, const void *header, size_t header_
                     size_t bytes)
 {
     struct fabric *fabric = link->fabric;
+    fabric_watch(fabric);
     if (header_bytes + bytes <= INJECT) {
         uint8_t small[INJECT];
         memcpy(small, header, header_bytes);
@@ -228,6 +229,7 @@ static bool post_chunk(struct msg_rail *rail, struct fabric_chunk *chunk, struct
     struct fi_msg_rma message = {
         .msg_iov = &from, .iov_count = 1, .rma_iov = &to, .rma_iov_count = 1, .context = chunk, .data = write->key};
     if (fi_writemsg(rail->ep, &message, FI_COMPLETION | (last ? FI_REMOTE_CQ_DATA : 0)) != 0) return false;
+    fabric_watch(chunk->link->fabric);
     if (last) count_tail(write, rail);
     rail->is_written = true;
     chunk->is_busy = true;
@@ -371,12 +373,14 @@ static bool is_stuck(struct fabric *fabric)
 static int msg_arm(struct fabric *fabric, int *descriptors)
 {
     struct fid *waited[2] = {&fabric->cq->fid, &fabric->msg.eq->fid};
+    int n = 0;
     fabric->msg.check_events = true;
     errno = 0;
     if (fi_trywait(fabric->fabric, waited, 2) != 0) return 0;
-    descriptors[0] = fabric->cq_fd;
-    descriptors[1] = fabric->msg.eq_fd;
-    return is_stuck(fabric) ? 1 : 2;
+    descriptors[n++] = fabric->cq_fd;
+    if (fabric->msg.timer_fd >= 0) descriptors[n++] = fabric->msg.timer_fd; /* other threads' sends may start it */
+    if (!is_stuck(fabric)) descriptors[n++] = fabric->msg.eq_fd;
+    return n;
 }
 
 const struct fabric_kind msg_kind = {.find = msg_find,

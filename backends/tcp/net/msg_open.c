@@ -1,7 +1,9 @@
 /* Connected endpoints: opens the provider, its queues and the listener, and closes them in the right order. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "portable/sockets.h"
 #include "tcp/net/msg.h"
 
 /* Finds the provider.  Asks for one receive queue that all endpoints share. */
@@ -40,6 +42,7 @@ int msg_open(struct fabric *fabric)
         return fabric_fail(fabric, "fi_srx_context", status);
     if ((status = fi_ep_bind(fabric->msg.srx, &fabric->cq->fid, FI_RECV)) != 0)
         return fabric_fail(fabric, "fi_ep_bind", status);
+    fabric->msg.timer_fd = sockets_timer(); /* without timers the kernel alone finds that a host is silent */
     status = msg_post_receives(fabric);
     return status == TUTTI_OK ? msg_listen(fabric) : status;
 }
@@ -55,6 +58,7 @@ void msg_close(struct fabric *fabric)
     FABRIC_CLOSE(fabric->msg.eq); /* must not be read after the listener is closed */
     struct fabric_link *link;
     STAILQ_FOREACH(link, &fabric->all_links, entry) fabric_free_buffers(&link->msg.sent);
+    if (fabric->msg.timer_fd >= 0) close(fabric->msg.timer_fd);
     free(fabric->msg.receives);
     msg_free_rails(fabric);
 }

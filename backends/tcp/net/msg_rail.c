@@ -31,6 +31,7 @@ static void set_state(struct fabric_link *link, struct msg_rail *rail, enum fabr
     fabric->msg.rails_connecting -= is_timed(rail);
     rail->state = (uint8_t)state;
     fabric->msg.rails_connecting += is_timed(rail);
+    if (is_timed(rail)) fabric_watch(fabric);
     rail->deadline_ns = fabric->config.host->now_ns() + (int64_t)FABRIC_CONNECT_MS * 1000000;
 }
 
@@ -285,6 +286,7 @@ bool msg_fence(struct fabric_link *link)
             drop_link(link, rail, "no memory for a fence");
             return true;
         }
+        fabric_watch(link->fabric);
         rail->is_written = false;
         link->msg.fences++;
     }
