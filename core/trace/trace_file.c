@@ -13,9 +13,12 @@
 #include "base/log.h"
 #include "base/ticks.h"
 
+/* Warns once, because each group tree has a file, and the cause is most likely the same for all. */
 static void fail(struct trace_file *file, const char *what)
 {
-    log_write(LOG_WARN, LOG_OP, "TUTTI_TRACE: cannot %s %s: %s; the job continues without this trace", what, file->path,
+    static atomic_bool warned;
+    int level = atomic_exchange(&warned, true) ? LOG_DEBUG : LOG_WARN;
+    log_write(level, LOG_OP, "TUTTI_TRACE: cannot %s %s: %s; the job continues without this trace", what, file->path,
               strerror(errno));
     atomic_store(&file->failed, true);
 }

@@ -260,6 +260,18 @@ static void test_restarted(void **state)
     trace_remove(folder);
 }
 
+/* Makes another group tree, which would have a file of its own. */
+static int make_second_tree(void)
+{
+    tutti_store *store = NULL;
+    tutti_group *group = NULL;
+    EXPECT(tutti_store_memory(NULL, &store) == TUTTI_OK);
+    EXPECT(tutti_create_group("tcp", store, 0, 1, NULL, &group) == TUTTI_OK);
+    EXPECT(tutti_destroy_process_group(group) == TUTTI_OK);
+    tutti_store_free(store);
+    return 0;
+}
+
 /* Runs the steps with one warning at most about the trace, and none about anything else. */
 static int work_with_warning(int rank, int size, void *argument)
 {
@@ -268,6 +280,7 @@ static int work_with_warning(int rank, int size, void *argument)
     struct rlimit limit = {1 << 10, 1 << 10};
     if (argument == NULL) setrlimit(RLIMIT_FSIZE, &limit);
     int status = work_in_steps(rank, size, argument == NULL ? getenv("TUTTI_TEST_FOLDER") : argument);
+    if (status == 0) status = make_second_tree();
     proc_end_capture(fd, saved, warnings, sizeof warnings);
     EXPECT(status == 0);
     EXPECT(text_count(warnings, "TUTTI_TRACE: cannot") == 1);
