@@ -15,6 +15,7 @@
 #include "base/sized.h"
 #include "bootstrap/liveness.h"
 #include "bootstrap/rendezvous.h"
+#include "diagnose/recorder.h"
 #include "group/default_group.h"
 #include "group/generation.h"
 #include "group/group.h"
@@ -185,6 +186,7 @@ static int open_world(const char *backend, const tutti_init_opts *opts)
         .world_size = opts->world_size > 0 ? opts->world_size : -1,
         .timeout_ms = opts->store_timeout_ms,
     };
+    recorder_start();
     if (opts->newcomer || env_bool("TUTTI_NEWCOMER", false)) return join_world(&meeting, &names, opts);
     status = rendezvous_join(&meeting, &world.rendezvous);
     if (status != TUTTI_OK) return status;

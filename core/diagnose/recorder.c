@@ -36,7 +36,7 @@ static LIST_HEAD(, tutti_group) groups = LIST_HEAD_INITIALIZER(groups);
 static int64_t burst_ns;
 static int burst;
 static bool unsaved; /* a failure has not been written */
-static uint64_t job;
+static uint64_t job; /* 0: not known yet */
 
 static bool try_lock(struct lock *which, int tries)
 {
@@ -86,15 +86,20 @@ static void in_child(void)
 static void start(void)
 {
     pthread_atfork(NULL, NULL, in_child);
-    job = compute_job();
     record_signal_start(write_on_signal);
+}
+
+void recorder_start(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, start);
 }
 
 void recorder_add(struct tutti_group *group)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, start);
+    recorder_start();
     lock_take(&lock);
+    if (job == 0) job = compute_job(); /* not before the rendezvous, which may bring the job's secret */
     LIST_INSERT_HEAD(&groups, group, recorded);
     group->is_recorded = true;
     lock_give(&lock);
@@ -148,7 +153,7 @@ static int write_file(const char *folder, const char *why, struct engine *held)
     size_t bytes = 0;
     FILE *out = open_memstream(&text, &bytes);
     if (out == NULL) return ENOMEM;
-    record_text_process(out, job, why);
+    record_text_process(out, job != 0 ? job : compute_job(), why);
     fprintf(out, "end groups=%d\n", write_groups(out, held));
     if (fclose(out) != 0) {
         free(text);

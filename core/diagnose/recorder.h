@@ -7,6 +7,10 @@
 
 struct tutti_group;
 
+/* Installs the handler of SIGUSR2, if TUTTI_RECORD_SIGNAL asks for it.  Called before ranks wait for each other to make
+ * a first group: the signal would end the process. */
+void recorder_start(void);
+
 /* Add and remove a group.  No engine's lock may be held. */
 void recorder_add(struct tutti_group *group);
 void recorder_remove(struct tutti_group *group);

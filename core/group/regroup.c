@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/env.h"
 #include "base/error.h"
+#include "diagnose/recorder.h"
 #include "group/group_check.h"
 #include "group/group_fail.h"
 #include "progress/engine.h"
@@ -104,6 +105,7 @@ static int find_number(struct regroup *regroup)
 
 int regroup_join(struct regroup *regroup, int began_with, struct tutti_group **next)
 {
+    recorder_start();
     int status = find_number(regroup);
     if (status == TUTTI_OK) status = generation_read(regroup->store, &regroup->old);
     if (status == TUTTI_OK && regroup->old == NULL)

@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -97,6 +98,31 @@ static int wait_for_signal(void)
     return 0;
 }
 
+/* Prints "ready" once a signal would make this rank write, or after a while. */
+static void *say_when_ready(void *argument)
+{
+    struct sigaction found = {.sa_handler = SIG_DFL};
+    for (int i = 0; i < 400 && found.sa_handler == SIG_DFL; i++) {
+        usleep(5000);
+        sigaction(SIGUSR2, NULL, &found);
+    }
+    printf("ready\n");
+    fflush(stdout);
+    return argument;
+}
+
+/* Rank 1 does not come to init, so the others hang there. */
+static int wait_in_init(void)
+{
+    pthread_t thread;
+    bool comes = strcmp(getenv("RANK"), "1") != 0;
+    if (!comes) signal(SIGUSR2, own_handler);
+    TRY(pthread_create(&thread, NULL, say_when_ready, NULL) == 0);
+    if (comes) TRY(begin(HANG_MS) == 0);
+    pthread_join(thread, NULL);
+    while (true) pause();
+}
+
 static int exchange(void)
 {
     static int32_t in[MESSAGES], out[MESSAGES];
@@ -139,6 +165,7 @@ static int rank_main(const char *what)
     if (strcmp(what, "message") == 0) return skip_one(true);
     if (strcmp(what, "differ") == 0) return differ();
     if (strcmp(what, "die") == 0) return die();
+    if (strcmp(what, "init") == 0) return wait_in_init();
     return strcmp(what, "signal") == 0 ? wait_for_signal() : write_by_call();
 }
 
@@ -292,25 +319,54 @@ static void a_job_that_takes_too_long_is_recorded(void **state)
     says(stuck(0), "Ranks 0, 2 wait in #3 barrier for ");
 }
 
-/* Ranks 0 and 2 write on the signal and continue.  Rank 1's handler stays. */
-static void a_signal_makes_ranks_write(void **state)
+/* Starts a job whose ranks hang, and sends it the signal.  Rank 1's own handler gets it, too. */
+static struct launch signal_job(const char *what)
 {
-    (void)state;
     setenv("TUTTI_RECORD_DIR", folder, 1);
     setenv("TUTTI_RECORD_SIGNAL", "1", 1);
-    struct launch launch = launch_start(ARGS("-n", "3", "--no-prefix", self, "rank", "signal"));
+    struct launch launch = launch_start(ARGS("-n", "3", "--no-prefix", self, "rank", what));
     unsetenv("TUTTI_RECORD_DIR");
     unsetenv("TUTTI_RECORD_SIGNAL");
     launch_expect(&launch, "ready\n", 3);
     usleep(20000); /* rank 1 sleeps now, and the others wait */
     kill(launch.pid, SIGUSR2);
     launch_expect(&launch, "own\n", 1);
+    return launch;
+}
+
+static void await_file(const char *name)
+{
     int64_t deadline = launch_now_ms() + LAUNCH_HANG_MS;
-    while (!scratch_folder_has("rank-0.record") || !scratch_folder_has("rank-1.record") ||
-           !scratch_folder_has("rank-2.record")) {
+    while (!scratch_folder_has(name)) {
         assert_true(launch_now_ms() < deadline);
         usleep(5000);
     }
+}
+
+/* Ranks that wait in init for another one write, too, and go on. */
+static void a_signal_in_init_makes_ranks_write(void **state)
+{
+    (void)state;
+    struct launch launch = signal_job("init");
+    await_file("rank-0.record");
+    await_file("rank-2.record");
+    says(stuck(0), "2 files, written within ");
+    says(stuck(0), "Ranks 0, 2 are in no group: still in tutti_init_process_group, or without a group again.\n");
+    kill(launch.pid, SIGTERM);
+    launch_finish(&launch);
+    assert_has_not(&launch.err, "SIGUSR2");
+    launch_free(&launch);
+    launch_nothing_left();
+}
+
+/* Ranks 0 and 2 write on the signal and continue.  Rank 1's handler stays. */
+static void a_signal_makes_ranks_write(void **state)
+{
+    (void)state;
+    struct launch launch = signal_job("signal");
+    await_file("rank-0.record");
+    await_file("rank-1.record");
+    await_file("rank-2.record");
     says(stuck(0), "Ranks 0, 2 wait in #3 barrier for ");
     says(stuck(0), "    Rank 1 has not called it: its latest is #2 barrier, which has ended");
     says(stuck(0), "; it is in no operation.\n");
@@ -394,6 +450,7 @@ int main(int argc, char **argv)
         CASE(calls_that_differ_are_shown),
         CASE(a_rank_that_dies_has_no_file),
         CASE(a_signal_makes_ranks_write),
+        CASE(a_signal_in_init_makes_ranks_write),
         CASE(a_job_that_takes_too_long_is_recorded),
         CASE(a_missing_folder_is_one_warning),
         CASE(messages_do_not_displace_collectives),

@@ -374,6 +374,23 @@ static void print_files(const struct folder *folder)
            ((double)last - (double)first) / 1e9);
 }
 
+/* Names the ranks whose files have no group. */
+static void print_groupless(const struct folder *folder)
+{
+    struct group none = {.ranks = calloc(folder->n + 1, sizeof *none.ranks)};
+    struct set set = {0};
+    for (size_t i = 0; none.ranks != NULL && i < folder->n; i++)
+        if (folder->files[i].is_whole && folder->files[i].n_groups == 0) none.ranks[none.n++] = folder->files[i].rank;
+    if (none.n > 0 && make_set(&none, &set)) {
+        for (int i = 0; i < none.n; i++) add_to(&set, i);
+        print_ranks(&set, true);
+        printf(set.n == 1 ? " is" : " are");
+        printf(" in no group: still in tutti_init_process_group, or without a group again.\n");
+    }
+    free(set.has);
+    free(none.ranks);
+}
+
 static int report(const char *path)
 {
     struct folder folder;
@@ -382,6 +399,7 @@ static int report(const char *path)
     bool read = folder_read(path, &folder), fits = read && groups_collect(&folder, &groups);
     if (read && !fits) fprintf(stderr, "tutti-trace: out of memory for the groups of %zu files\n", folder.n);
     if (fits) print_files(&folder);
+    if (fits) print_groupless(&folder);
     for (size_t i = 0; fits && i < groups.n; i++) {
         if (is_of_interest(&groups.all[i]))
             print_group(&groups, &groups.all[i]);
