@@ -103,6 +103,10 @@ static void test_cut_files(void **state)
     assert_int_equal(run("report %s", folder), 0);
     assert_has(text, "is skipped: it is not a trace");
     assert_has(text, "files of 1 of 2 ranks are there");
+    assert_int_equal(unlink(trace_path(folder, 1)), 0);
+    assert_int_equal(mkfifo(trace_path(folder, 1), 0600), 0); /* nobody writes to it */
+    assert_int_equal(run("report %s", folder), 0);
+    assert_has(text, "is skipped: it is not a trace");
     assert_int_equal(truncate(trace_path(folder, 0), 0), 0);
     assert_int_equal(run("report %s", folder), 1);
     assert_has(text, "has no trace");
