@@ -9,12 +9,16 @@ file(GLOB inputs CONFIGURE_DEPENDS ${reference}/*.py ${PROJECT_SOURCE_DIR}/examp
   ${PROJECT_SOURCE_DIR}/include/tutti/*.h ${PROJECT_SOURCE_DIR}/include/tutti/train/*.h
   ${PROJECT_SOURCE_DIR}/docs/environment.md)
 set(tools "")
-foreach(tool tutti-run tutti-info tutti-bench tutti-trace tutti-conformance)
+foreach(tool tutti-run tutti-info tutti-bench tutti-trace tutti-store-bench tutti-conformance)
   if(TARGET ${tool}) # some are for Linux alone
     list(APPEND tools ${tool})
   endif()
 endforeach()
 list(TRANSFORM tools REPLACE "(.+)" "$<TARGET_FILE:\\1>" OUTPUT_VARIABLE programs)
+if(TUTTI_FAKE_GPU) # a script, which is no target
+  list(APPEND programs ${CMAKE_BINARY_DIR}/bin/tutti-fake-gpu)
+  list(APPEND inputs ${CMAKE_BINARY_DIR}/bin/tutti-fake-gpu)
+endif()
 add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/man/made
   COMMAND ${CMAKE_COMMAND} -E rm -rf ${CMAKE_BINARY_DIR}/man
   COMMAND ${CMAKE_COMMAND} -E env PYTHONDONTWRITEBYTECODE=1 ${Python3_EXECUTABLE} ${reference}/man.py

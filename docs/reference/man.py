@@ -50,7 +50,7 @@ class Roff:
             if i % 2 == 1:
                 out.append(bold(self.escape(part)))
                 continue
-            words = re.split(r"(\btutti_\w+|\bTUTTI_\w+|\btutti-(?:run|info|bench|trace|conformance)\b)", part)
+            words = re.split(r"(\btutti_\w+|\bTUTTI_\w+|\btutti-(?:run|info|bench|trace|conformance|store-bench|fake-gpu)\b)", part)
             for k, word in enumerate(words):
                 page = self.known.get(word)
                 bare = page == (self.title, self.section) or words[k + 1 : k + 2] and words[k + 1].startswith("(")
