@@ -10,7 +10,6 @@ class Tutti(CMakePackage):
     """Process groups and collectives of torch.distributed for C. One string chooses the transport: shared memory and
     libfabric, MPI, or NCCL."""
 
-    homepage = "https://tutti.invalid/"
     license("MIT")
 
     version("0.2.0")
