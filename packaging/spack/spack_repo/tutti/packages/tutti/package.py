@@ -17,12 +17,14 @@ class Tutti(CMakePackage):
     variant("tcp", default=True, description="The backend for shared memory and libfabric")
     variant("mpi", default=False, description="The backend for MPI")
     variant("nccl", default=False, description="The backend for NCCL, and CUDA tensors on other backends")
+    variant("fortran", default=False, description="The Fortran module")
     variant("redis", default=True, description="Stores on a redis server")
     variant("tools", default=True, description="tutti-run --bind and tutti-trace merge")
     variant("static", default=False, description="Static libraries beside the shared ones")
 
     depends_on("c", type="build")
     depends_on("cxx", type="build")
+    depends_on("fortran", type="build", when="+fortran")
     depends_on("cmake@3.20:", type="build")
     depends_on("pkgconfig", type="build")
     depends_on("uthash", type="build")
@@ -44,7 +46,7 @@ class Tutti(CMakePackage):
         return [
             self.define("TUTTI_TESTS", False),
             self.define("TUTTI_EXAMPLES", False),
-            self.define("TUTTI_FORTRAN", False),
+            self.define_from_variant("TUTTI_FORTRAN", "fortran"),
             self.define("TUTTI_MPI", mpi),
             self.define_from_variant("TUTTI_BACKEND_TCP", "tcp"),
             self.define_from_variant("TUTTI_BACKEND_CUDA", "nccl"),
