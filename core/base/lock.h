@@ -32,6 +32,10 @@ static inline bool lock_try(struct lock *lock)
 void lock_wait(struct lock *lock);
 void lock_wake_one(struct lock *lock);
 
+/* Tries to take a lock for as many milliseconds.  Counts as a waiter meanwhile, so that a caller that polls lets this
+ * thread in.  Returns false if another thread has held it throughout. */
+bool lock_try_ms(struct lock *lock, int ms);
+
 static inline void lock_take(struct lock *lock)
 {
     if (!lock_try(lock)) lock_wait(lock);

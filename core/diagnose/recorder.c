@@ -23,9 +23,8 @@
 #include "state/group_state.h"
 
 enum {
-    TRY_US = 1000,
-    TRIES = 100,           /* for an engine's lock */
-    OWN_TRIES = 1000,      /* for the recorder's */
+    ENGINE_MS = 100,       /* wait for an engine's lock */
+    OWN_MS = 1000,         /* wait for the recorder's */
     BURST = 8,             /* files written because of failures within BURST_NS */
     BURST_NS = 1000000000, /* a job with a thousand groups fails a thousand times */
     PATH_MOST = 4096
@@ -37,15 +36,6 @@ static int64_t burst_ns;
 static int burst;
 static bool unsaved; /* a failure has not been written */
 static uint64_t job; /* 0: not known yet */
-
-static bool try_lock(struct lock *which, int tries)
-{
-    for (int i = 0; i < tries; i++) {
-        if (lock_try(which)) return true;
-        usleep(TRY_US);
-    }
-    return false;
-}
 
 /* ---- start ----------------------------------------------------------------------------------------------------- */
 
@@ -137,7 +127,7 @@ static int write_groups(FILE *out, struct engine *held)
     LIST_FOREACH(group, &groups, recorded)
     {
         struct engine *engine = group->engine;
-        bool takes = engine != held && engine != busy && try_lock(&engine->lock, TRIES);
+        bool takes = engine != held && engine != busy && lock_try_ms(&engine->lock, ENGINE_MS);
         if (engine != held && !takes) busy = engine;
         record_text_group(out, group, takes || engine == held);
         if (takes) lock_give(&engine->lock); /* not engine_unlock, which runs callbacks */
@@ -171,7 +161,7 @@ int recorder_write(const char *folder, const char *why)
     if (folder == NULL)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT,
                          "record_write: there is no folder; pass one, or set TUTTI_RECORD_DIR");
-    if (!try_lock(&lock, OWN_TRIES))
+    if (!lock_try_ms(&lock, OWN_MS))
         return error_set(TUTTI_ERR_SYSTEM, "record_write: another thread has been writing the record for too long");
     int error = write_file(folder, why, NULL);
     lock_give(&lock);
@@ -215,7 +205,7 @@ void recorder_failed(struct tutti_group *group, int status, const char *text)
     char why[ERROR_TEXT_MAX + 40];
     if (!group->is_recorded || env_string("TUTTI_RECORD_DIR", NULL) == NULL) return;
     snprintf(why, sizeof why, "%s: %s", error_name(status), text);
-    if (!try_lock(&lock, OWN_TRIES)) return; /* another thread writes, to a file system that hangs */
+    if (!lock_try_ms(&lock, OWN_MS)) return; /* another thread writes, to a file system that hangs */
     if (is_due()) write_failure(why, group->engine);
     lock_give(&lock);
 }

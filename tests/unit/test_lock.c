@@ -67,8 +67,38 @@ static void test_waits(void **state)
     lock_give(&lock);
 }
 
+static atomic_bool has_it;
+
+/* Holds the lock until another thread wants it. */
+static void *hold_until_wanted(void *argument)
+{
+    lock_take(argument);
+    atomic_store(&has_it, true);
+    while (!lock_is_wanted(argument)) sched_yield();
+    lock_give(argument);
+    return NULL;
+}
+
+/* A thread that only tries is counted as a waiter while it does.  It gives up in the end. */
+static void test_tries(void **state)
+{
+    pthread_t thread;
+    (void)state;
+    assert_true(lock_try_ms(&lock, 0));
+    assert_false(lock_try_ms(&lock, 2));
+    assert_false(lock_is_wanted(&lock));
+    lock_give(&lock);
+    assert_int_equal(pthread_create(&thread, NULL, hold_until_wanted, &lock), 0);
+    while (!atomic_load(&has_it)) sched_yield();
+    assert_true(lock_try_ms(&lock, 60000));
+    pthread_join(thread, NULL);
+    lock_give(&lock);
+    assert_false(lock_is_wanted(&lock));
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_one_at_a_time), cmocka_unit_test(test_waits)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_one_at_a_time), cmocka_unit_test(test_waits),
+                                       cmocka_unit_test(test_tries)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
