@@ -283,6 +283,26 @@ static void a_rank_that_waits_elsewhere_is_named(void **state)
     says(stuck(0), "  Rank 1 waits in recv from rank 2, tag 7 (8 bytes) for 0.");
 }
 
+/* A file that was written without the group's lock has no lines of what waits, only the operations themselves. */
+static void a_busy_rank_shows_its_messages(void **state)
+{
+    static const char *const job = "tutti-record 1\nprocess job=0123456789abcdef rank=%d pid=%d ns=5000000000 "
+                                   "wall_ns=5000000000 host=a version=0.2.0 why=SIGUSR2\n"
+                                   "group id=0000000000000001 rank=%d size=2 seq=0 name=world ranks=0-1 busy=1\n"
+                                   "op state=done kind=send tag=3 root=%d dtype=float32 numel=1 bytes=4 issued=1\n"
+                                   "op state=under_way kind=recv tag=0 root=%d dtype=float32 numel=1 bytes=4 "
+                                   "issued=2000000000\nend groups=1\n";
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        char name[32], text[1024];
+        snprintf(name, sizeof name, "rank-%d.record", i);
+        snprintf(text, sizeof text, job, i, 100 + i, i, 1 - i, 1 - i);
+        write_file(name, text, strlen(text));
+    }
+    says(stuck(0), "  Rank 0 waits in recv from rank 1, tag 0 (4 bytes) for 3.0 s.\n"
+                   "  Rank 1 waits in recv from rank 0, tag 0 (4 bytes) for 3.0 s.\n");
+}
+
 static void calls_that_differ_are_shown(void **state)
 {
     (void)state;
@@ -447,6 +467,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         CASE(a_rank_that_skips_a_collective_is_named),
         CASE(a_rank_that_waits_elsewhere_is_named),
+        CASE(a_busy_rank_shows_its_messages),
         CASE(calls_that_differ_are_shown),
         CASE(a_rank_that_dies_has_no_file),
         CASE(a_signal_makes_ranks_write),

@@ -80,8 +80,7 @@ static const struct record_op *op_of(const struct view *view, size_t i)
     return &view->file->ops[view->group->first + i];
 }
 
-/* True if the operation had not ended.  A file that was written without the group's lock has no `wait` lines. */
-static bool is_under_way(const struct view *view, const struct record_op *op)
+bool view_is_under_way(const struct view *view, const struct record_op *op)
 {
     return op->waits || (view->group->busy && strcmp(op->state, "under_way") == 0);
 }
@@ -91,7 +90,7 @@ const struct record_op *view_waiting(const struct view *view)
     const struct record_op *found = NULL;
     for (size_t i = 0; view->group != NULL && i < view->group->n; i++) {
         const struct record_op *op = op_of(view, i);
-        if (op->seq > 0 && is_under_way(view, op) && (found == NULL || op->seq < found->seq)) found = op;
+        if (op->seq > 0 && view_is_under_way(view, op) && (found == NULL || op->seq < found->seq)) found = op;
     }
     return found;
 }
@@ -130,7 +129,7 @@ static const struct record_op *longest_of(const struct view *view)
     const struct record_op *found = NULL;
     for (size_t i = 0; view->group != NULL && i < view->group->n; i++) {
         const struct record_op *op = op_of(view, i);
-        if (is_under_way(view, op) && (found == NULL || op->issued < found->issued)) found = op;
+        if (view_is_under_way(view, op) && (found == NULL || op->issued < found->issued)) found = op;
     }
     return found;
 }

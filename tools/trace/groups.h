@@ -27,6 +27,9 @@ struct groups {
 bool groups_collect(const struct folder *folder, struct groups *groups);
 void groups_free(struct groups *groups);
 
+/* True if the operation had not ended.  A file that was written without the group's lock has no `wait` lines. */
+bool view_is_under_way(const struct view *view, const struct record_op *op);
+
 /* Return operations of a view: the first collective under way (NULL: none), the one of a sequence number, the latest
  * one. */
 const struct record_op *view_waiting(const struct view *view);

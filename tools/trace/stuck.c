@@ -284,7 +284,7 @@ static int print_messages(const struct group *group)
         const struct view *view = &group->views[i];
         for (size_t k = 0; view->group != NULL && k < view->group->n; k++) {
             const struct record_op *op = &view->file->ops[view->group->first + k];
-            if (!op->waits || op->seq > 0 || n++ >= MESSAGES_MOST) continue;
+            if (!view_is_under_way(view, op) || op->seq > 0 || n++ >= MESSAGES_MOST) continue;
             printf("  Rank %d waits in ", group->ranks[i]);
             print_op(op);
             printf(" for %.1f s", seconds_since(view, op->issued));
@@ -346,7 +346,7 @@ static bool is_of_interest(const struct group *group)
         const struct view *view = &group->views[i];
         if (view->group == NULL || view->group->status[0] != '\0') return true;
         for (size_t k = 0; k < view->group->n; k++)
-            if (view->file->ops[view->group->first + k].waits) return true;
+            if (view_is_under_way(view, &view->file->ops[view->group->first + k])) return true;
         if (view_waiting(view) != NULL || view->group->seq != group->views[0].group->seq) return true;
     }
     return find_difference(group) != 0;
