@@ -303,6 +303,20 @@ static void a_busy_rank_shows_its_messages(void **state)
                    "  Rank 1 waits in recv from rank 0, tag 0 (4 bytes) for 3.0 s.\n");
 }
 
+/* A process outside of a job has no rank, and a damaged file has any. */
+static void a_file_without_a_rank_names_none(void **state)
+{
+    static const char *const ranks[] = {"-1", "2147483647", "3"};
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        char name[32], text[128];
+        snprintf(name, sizeof name, "rank-%d.record", i);
+        snprintf(text, sizeof text, "tutti-record 1\nprocess rank=%s\nend groups=0\n", ranks[i]);
+        write_file(name, text, strlen(text));
+    }
+    says(stuck(0), "\nRank 3 is in no group: ");
+}
+
 static void calls_that_differ_are_shown(void **state)
 {
     (void)state;
@@ -468,6 +482,7 @@ int main(int argc, char **argv)
         CASE(a_rank_that_skips_a_collective_is_named),
         CASE(a_rank_that_waits_elsewhere_is_named),
         CASE(a_busy_rank_shows_its_messages),
+        CASE(a_file_without_a_rank_names_none),
         CASE(calls_that_differ_are_shown),
         CASE(a_rank_that_dies_has_no_file),
         CASE(a_signal_makes_ranks_write),

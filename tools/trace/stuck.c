@@ -1,5 +1,6 @@
 /* tutti-trace stuck FOLDER: says in sentences where each rank stands. */
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -374,13 +375,19 @@ static void print_files(const struct folder *folder)
            ((double)last - (double)first) / 1e9);
 }
 
+/* True if the file is whole, of a rank, and without a group. */
+static bool is_groupless(const struct record_file *file)
+{
+    return file->is_whole && file->n_groups == 0 && file->rank >= 0 && file->rank < INT_MAX;
+}
+
 /* Names the ranks whose files have no group. */
 static void print_groupless(const struct folder *folder)
 {
     struct group none = {.ranks = calloc(folder->n + 1, sizeof *none.ranks)};
     struct set set = {0};
     for (size_t i = 0; none.ranks != NULL && i < folder->n; i++)
-        if (folder->files[i].is_whole && folder->files[i].n_groups == 0) none.ranks[none.n++] = folder->files[i].rank;
+        if (is_groupless(&folder->files[i])) none.ranks[none.n++] = folder->files[i].rank;
     if (none.n > 0 && make_set(&none, &set)) {
         for (int i = 0; i < none.n; i++) add_to(&set, i);
         print_ranks(&set, true);
