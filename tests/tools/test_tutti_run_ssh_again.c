@@ -132,6 +132,10 @@ static void the_exit_status_is_that_of_the_last_ones(void **state)
                                SCRIPT("test $RANK = 0 && exit 3; $0 'end 0'; exit 4"));
     assert_int_equal(launch.status, 3); /* the first failure after which none succeeded */
     launch_free(&launch);
+    launch = RUN(HOSTS, "a,b", "--on-failure=continue", "--timeout=30", "--no-prefix",
+                 SCRIPT("test $RANK = 0 && exit 3; $0 'end 0'; printf '\\1tutti-node ended x\\n' >&2; exit 4"));
+    assert_int_equal(launch.status, 3); /* the rank's line is no number of the node */
+    launch_free(&launch);
     launch = RUN(HOSTS, "a,b", "--on-failure=continue", "--timeout=30",
                  SCRIPT("test $RANK = 0 && exit 0; $0 'end 0'; exit 255"));
     assert_int_equal(launch.status, 255);

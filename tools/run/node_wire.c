@@ -45,12 +45,19 @@ bool node_read_head(const char head[NODE_FRAME_HEAD], enum node_frame *frame, si
     return false;
 }
 
+int node_read_number(const char *text, int most)
+{
+    char *end;
+    long number = strtol(text, &end, 10);
+    return end != text && !*end && number >= 0 && number <= most ? (int)number : -1;
+}
+
 int node_read_lost(const char *data, size_t bytes, int nodes)
 {
-    char text[NODE_LOST_MAX], *end;
+    char text[NODE_LOST_MAX];
     snprintf(text, sizeof text, "%.*s", (int)bytes, data);
-    long node = strtol(text, &end, 10);
-    return end != text && !*end && node >= 1 && node < nodes ? (int)node : -1;
+    int node = node_read_number(text, nodes - 1);
+    return node > 0 ? node : -1;
 }
 
 /* ---- writing ---------------------------------------------------------------------------------------------------- */

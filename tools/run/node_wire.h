@@ -72,6 +72,9 @@ void node_free_config(struct node_config *config);
 /* Writes the head of a frame. */
 void node_write_head(char head[NODE_FRAME_HEAD], enum node_frame frame, size_t bytes);
 
+/* Reads a number from 0 to `most`.  Returns -1 if the text is not one. */
+int node_read_number(const char *text, int most);
+
 /* Reads the number in a NODE_LOST.  Returns -1 if it is not that of a node other than 0. */
 int node_read_lost(const char *data, size_t bytes, int nodes);
 

@@ -229,8 +229,8 @@ static void take_hello(struct job *job, int i, const char *version)
 
 static void take_port(struct job *job, int i, const char *text)
 {
-    int port = atoi(text);
-    if (i != 0 || job->ssh->port || port < 1 || port > 65535) return;
+    int port = node_read_number(text, 65535);
+    if (i != 0 || job->ssh->port || port < 1) return;
     job->ssh->port = port;
     for (int k = 1; k < job->n; k++)
         if (job->ssh->nodes[k].state == SSH_READY) go(job, k, port);
@@ -249,8 +249,8 @@ static void take_failure(struct job *job, int i)
 /* Counts the end of a rank of a job that goes on after failures. */
 static void take_rank_end(struct job *job, const char *text)
 {
-    int status = atoi(text);
-    if (job->options->on_failure != OPTIONS_CONTINUE || status < 0 || status > 255) return;
+    int status = node_read_number(text, 255);
+    if (job->options->on_failure != OPTIONS_CONTINUE || status < 0) return;
     members_count_end(job, status);
 }
 
