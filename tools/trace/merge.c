@@ -111,42 +111,44 @@ static void put_event(struct out *out, json_t *event)
     json_decref(event);
 }
 
-/* Adds a value to an object, which then owns it.  Returns it, to be changed, or NULL without memory. */
-static json_t *add(json_t *object, const char *key, json_t *value)
+/* Adds a value to an object, which then owns it.  Returns it, to be changed.  Without memory the output fails. */
+static json_t *add(struct out *out, json_t *object, const char *key, json_t *value)
 {
-    return json_object_set_new(object, key, value) == 0 ? value : NULL;
+    if (json_object_set_new(object, key, value) == 0) return value;
+    out->failed = true;
+    return NULL;
 }
 
-static struct kept make_event(const char *phase, json_t *args)
+static struct kept make_event(struct out *out, const char *phase, json_t *args)
 {
     json_t *event = json_object();
     struct kept kept = {.event = event};
     bool is_span = strcmp(phase, "X") == 0;
-    add(event, "ph", json_string(phase));
-    if (!is_span) add(event, "cat", json_string("async"));
-    kept.name = add(event, "name", json_string(""));
-    if (!is_span) kept.id = add(event, "id", json_integer(0));
-    kept.pid = add(event, "pid", json_integer(0));
-    kept.tid = add(event, "tid", json_integer(0));
-    kept.ts = add(event, "ts", json_real(0));
-    if (is_span) kept.dur = add(event, "dur", json_real(0));
-    if (args != NULL) json_object_set(event, "args", args);
+    add(out, event, "ph", json_string(phase));
+    if (!is_span) add(out, event, "cat", json_string("async"));
+    kept.name = add(out, event, "name", json_string(""));
+    if (!is_span) kept.id = add(out, event, "id", json_integer(0));
+    kept.pid = add(out, event, "pid", json_integer(0));
+    kept.tid = add(out, event, "tid", json_integer(0));
+    kept.ts = add(out, event, "ts", json_real(0));
+    if (is_span) kept.dur = add(out, event, "dur", json_real(0));
+    if (args != NULL) add(out, event, "args", json_incref(args));
     return kept;
 }
 
 static void make_events(struct out *out)
 {
     out->args = json_object();
-    out->bytes = add(out->args, "bytes", json_integer(0));
-    out->sequence = add(out->args, "sequence", json_integer(0));
-    out->root = add(out->args, "root", json_integer(0));
-    out->wait_ns = add(out->args, "wait_ns", json_integer(0));
-    out->reduce_ns = add(out->args, "reduce_ns", json_integer(0));
-    out->thread = add(out->args, "thread", json_string(""));
-    out->op = make_event("X", out->args);
-    out->plain = make_event("X", NULL);
-    out->begin = make_event("b", out->args);
-    out->end = make_event("e", NULL);
+    out->bytes = add(out, out->args, "bytes", json_integer(0));
+    out->sequence = add(out, out->args, "sequence", json_integer(0));
+    out->root = add(out, out->args, "root", json_integer(0));
+    out->wait_ns = add(out, out->args, "wait_ns", json_integer(0));
+    out->reduce_ns = add(out, out->args, "reduce_ns", json_integer(0));
+    out->thread = add(out, out->args, "thread", json_string(""));
+    out->op = make_event(out, "X", out->args);
+    out->plain = make_event(out, "X", NULL);
+    out->begin = make_event(out, "b", out->args);
+    out->end = make_event(out, "e", NULL);
 }
 
 static double us_of(const struct out *out, int64_t ns)
@@ -181,13 +183,14 @@ static void set_args(struct out *out, const struct load_rank *rank, size_t i)
     json_integer_set(out->root, op->root);
     json_integer_set(out->wait_ns, rank->wait_ns[i]);
     json_integer_set(out->reduce_ns, op->sequence > 0 ? op->reduce_ns : 0);
-    json_string_set(out->thread, op->flags & TUTTI_TRACE_BY_THREAD ? "progress" : "caller");
+    const char *thread = op->flags & TUTTI_TRACE_BY_THREAD ? "progress" : "caller";
+    if (json_string_set(out->thread, thread) != 0) out->failed = true;
 }
 
 static void put_again(struct out *out, const struct kept *kept, const struct load_rank *rank, const char *name,
                       int thread, int64_t time)
 {
-    json_string_set(kept->name, name);
+    if (json_string_set(kept->name, name) != 0) out->failed = true;
     json_integer_set(kept->pid, rank->begin.rank);
     json_integer_set(kept->tid, thread);
     json_real_set(kept->ts, us_of(out, time));
@@ -205,7 +208,7 @@ static void put_span(struct out *out, const struct kept *span, const struct load
 static void put_async(struct out *out, const struct load_rank *rank, size_t i, const char *name, int64_t begin,
                       int64_t end)
 {
-    json_int_t id = (json_int_t)rank->begin.rank << 40 | (json_int_t)i;
+    json_int_t id = (json_int_t)((uint64_t)rank->begin.rank << 40 | i); /* a file may have any rank */
     int thread = ASYNC_THREADS + (int)(rank->ops[i].group % ASYNC_THREADS);
     json_integer_set(out->begin.id, id);
     json_integer_set(out->end.id, id);
@@ -251,11 +254,10 @@ static bool write_all(FILE *file, const struct load *load)
     for (int i = 0; i < load->n; i++) {
         char key[32];
         snprintf(key, sizeof key, "rank %d", load->ranks[i].begin.rank);
-        json_object_set_new(clocks, key, json_integer(load->ranks[i].align.error_ns));
+        add(&out, clocks, key, json_integer(load->ranks[i].align.error_ns));
     }
     fputs("{\"displayTimeUnit\":\"ns\",\"otherData\":{\"clock_error_ns\":", file);
-    bool made = out.op.dur != NULL && out.plain.dur != NULL && out.begin.ts != NULL && out.end.ts != NULL;
-    out.failed = !made || json_dumpf(clocks, file, JSON_COMPACT) != 0;
+    if (json_dumpf(clocks, file, JSON_COMPACT) != 0) out.failed = true;
     fputs("},\"traceEvents\":[\n", file);
     for (int i = 0; i < load->n && !out.failed && !ferror(file); i++) put_rank(&out, &load->ranks[i]);
     flush(&out);
