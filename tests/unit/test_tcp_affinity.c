@@ -84,7 +84,6 @@ static void lose_a_sleeper(struct end *end)
 static void crowd(struct end *end)
 {
     sleep_one(end);
-    end->shm.preferred_core = second;
     atomic_store(&shm_rank_at(&end->shm, 1)->core, (uint32_t)first + 1);
 }
 

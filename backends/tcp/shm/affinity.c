@@ -53,12 +53,19 @@ static void back_off(struct shm *shm, int64_t now, int64_t most_ns)
     shm->migrate_ns = now + shm->migrate_gap_ns;
 }
 
+/* Reads the mask and finds the preferred core in it. */
+static bool find_home(struct shm *shm, cpu_set_t *mask)
+{
+    if (sched_getaffinity(0, sizeof *mask, mask) != 0) return false;
+    shm->preferred_core = choose_core(shm, mask);
+    return true;
+}
+
 /* Moves to the preferred core, at most once an interval. */
 static void go_home(struct shm *shm, int own, int64_t most_ns)
 {
     cpu_set_t mask;
-    if (own == shm->preferred_core || sched_getaffinity(0, sizeof mask, &mask) != 0) return;
-    shm->preferred_core = choose_core(shm, &mask);
+    if (own == shm->preferred_core || !find_home(shm, &mask)) return;
     int64_t now = shm->config.host->now_ns();
     if (own == shm->preferred_core || now < shm->migrate_ns) return;
     move_to(shm->preferred_core, &mask);
@@ -92,9 +99,9 @@ void shm_affinity_restore(struct shm *shm)
 {
     uint32_t core = publish_core(shm);
     int own = (int)core - 1;
-    if (own < 0 || own == shm->preferred_core) return;
-    bool is_crowded =
-        shm->preferred_core >= 0 && count_others(shm, core) > count_others(shm, (uint32_t)shm->preferred_core + 1);
+    cpu_set_t mask;
+    if (own < 0 || own == shm->preferred_core || (shm->preferred_core < 0 && !find_home(shm, &mask))) return;
+    bool is_crowded = count_others(shm, core) > count_others(shm, (uint32_t)shm->preferred_core + 1);
     if (is_crowded || all_awake(shm)) go_home(shm, own, is_crowded ? SPREAD_GAP_MAX_NS : GAP_MAX_NS);
 }
 
