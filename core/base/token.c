@@ -123,7 +123,7 @@ static bool copy_adopted(uint8_t out[TOKEN_BYTES])
     return !token_is_none(out);
 }
 
-int token_get(uint8_t out[TOKEN_BYTES], bool *present)
+int token_get_given(uint8_t out[TOKEN_BYTES], bool *present)
 {
     memset(out, 0, TOKEN_BYTES);
     *present = false;
@@ -137,12 +137,17 @@ int token_get(uint8_t out[TOKEN_BYTES], bool *present)
         status = read_from_file(out, path);
     else if (text != NULL)
         status = decode_token(out, "TUTTI_TOKEN", text, strlen(text), false);
-    else {
-        *present = copy_adopted(out);
+    else
         return TUTTI_OK;
-    }
     *present = status == TUTTI_OK;
     if (status != TUTTI_OK) token_wipe(out, TOKEN_BYTES);
+    return status;
+}
+
+int token_get(uint8_t out[TOKEN_BYTES], bool *present)
+{
+    int status = token_get_given(out, present);
+    if (status == TUTTI_OK && !*present) *present = copy_adopted(out);
     return status;
 }
 

@@ -21,6 +21,9 @@ int token_init(void);
  * of a token. */
 int token_get(uint8_t out[TOKEN_BYTES], bool *present);
 
+/* The same, without the adopted one. */
+int token_get_given(uint8_t out[TOKEN_BYTES], bool *present);
+
 /* Sets the token that token_get returns if the environment has none: it was received through the launcher. */
 void token_adopt(const uint8_t token[TOKEN_BYTES]);
 

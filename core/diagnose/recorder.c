@@ -45,15 +45,16 @@ static void write_on_signal(void)
 }
 
 /* Computes a number that tells the jobs apart whose files are in one folder: from the job's secret, or from the names
- * that launchers give. */
-static uint64_t compute_job(void)
+ * that launchers give.  Ranks that have not met may differ in whether they have received a secret, and leave it out. */
+static uint64_t compute_job(bool have_met)
 {
     static const char *const names[] = {"TUTTI_RESTART_COUNT", "TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT"};
     char text[512] = "flight recorder";
     uint8_t token[TOKEN_BYTES] = {0}, mac[TOKEN_MAC_BYTES];
     bool secret = false;
     uint64_t number = 0;
-    if (token_init() != TUTTI_OK || token_get(token, &secret) != TUTTI_OK) return 0;
+    int status = have_met ? token_get(token, &secret) : token_get_given(token, &secret);
+    if (status != TUTTI_OK) return 0;
     for (size_t i = 0; i < (secret ? 1 : sizeof names / sizeof *names); i++) {
         size_t used = strlen(text);
         snprintf(text + used, sizeof text - used, " %s", env_string(names[i], "-"));
@@ -89,7 +90,7 @@ void recorder_add(struct tutti_group *group)
 {
     recorder_start();
     lock_take(&lock);
-    if (job == 0) job = compute_job(); /* not before the rendezvous, which may bring the job's secret */
+    if (job == 0) job = compute_job(true);
     LIST_INSERT_HEAD(&groups, group, recorded);
     group->is_recorded = true;
     lock_give(&lock);
@@ -143,7 +144,7 @@ static int write_file(const char *folder, const char *why, struct engine *held)
     size_t bytes = 0;
     FILE *out = open_memstream(&text, &bytes);
     if (out == NULL) return ENOMEM;
-    record_text_process(out, job != 0 ? job : compute_job(), why);
+    record_text_process(out, job != 0 ? job : compute_job(false), why);
     fprintf(out, "end groups=%d\n", write_groups(out, held));
     if (fclose(out) != 0) {
         free(text);

@@ -1,14 +1,19 @@
 /* The flight recorder's rings: what they hold, how they grow, and how often they read the clock. */
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/marks.h"
+#include "base/token.h"
+#include "diagnose/recorder.h"
 #include "op/record.h"
 
 static const tutti_tensor tensor = {.numel = 7, .dtype = TUTTI_FLOAT32};
@@ -136,6 +141,32 @@ static void the_latest_marks_are_kept(void **state)
     for (uint32_t i = 0; i < MARKS_KEPT; i++) assert_int_equal(marks[i].number, 11 + i);
 }
 
+static uint64_t write_job(const char *folder)
+{
+    char path[64];
+    uint64_t job = 0;
+    assert_int_equal(recorder_write(folder, "test"), TUTTI_OK);
+    snprintf(path, sizeof path, "%s/process-%d.record", folder, (int)getpid());
+    FILE *file = fopen(path, "re");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "tutti-record 1\nprocess job=%" SCNx64, &job), 1);
+    fclose(file);
+    unlink(path);
+    return job;
+}
+
+/* Ranks that wait for each other have one number, although only some have received the job's secret. */
+static void ranks_in_init_are_of_one_job(void **state)
+{
+    char folder[] = "/tmp/test_record.XXXXXX";
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    uint64_t job = write_job(folder);
+    token_adopt((const uint8_t[TOKEN_BYTES]){1});
+    assert_true(job != 0 && write_job(folder) == job);
+    rmdir(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -145,6 +176,7 @@ int main(void)
         cmocka_unit_test(the_clock_is_read_seldom),
         cmocka_unit_test(memory_is_bounded),
         cmocka_unit_test(the_latest_marks_are_kept),
+        cmocka_unit_test(ranks_in_init_are_of_one_job),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
