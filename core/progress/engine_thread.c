@@ -16,6 +16,7 @@ enum {
     GRACE_US = 100,       /* time in which the caller may begin to wait before the thread polls */
     GRACE_MOST_US = 6400, /* it doubles up to this while callers make progress themselves */
     ATTEND_US = 5000,     /* time without work or calls before the thread sleeps on the backends */
+    CALLS_US = 100000,    /* time without work before it naps for longer, although callers call */
     ALERT_MS = 5          /* replaces ENGINE_WATCH_MS after a failure */
 };
 
@@ -68,15 +69,15 @@ static bool is_alert(const struct engine *engine)
 /* Makes progress on asynchronous operations while no caller does.  Returns when there have been none for a while. */
 static void attend_works(struct engine *engine)
 {
-    int grace_us = GRACE_US;
-    for (int quiet_us = 0; !engine->stopping && quiet_us < ATTEND_US;) {
+    int grace_us = GRACE_US, most_us = ATTEND_US;
+    for (int quiet_us = 0; !engine->stopping && quiet_us < most_us;) {
         /* relaxed: a hint; engine_thread_hurry also wakes the thread */
         bool hurried = atomic_exchange_explicit(&engine->hurried, false, memory_order_relaxed);
         uint64_t calls = engine->calls;
         nap(engine, hurried ? 0 : grace_us * 1000);
         if (!hurried && leaves_round(engine, calls)) continue;
-        bool goes_on = engine->calls != calls && !is_alert(engine);
-        quiet_us = engine->n_async > 0 || goes_on ? 0 : quiet_us + grace_us;
+        quiet_us = engine->n_async > 0 ? 0 : quiet_us + grace_us;
+        most_us = engine->calls != calls && !is_alert(engine) ? CALLS_US : ATTEND_US;
         bool is_needed = engine->n_async > 0 && engine->callers == 0;
         grace_us = is_needed ? GRACE_US : grace_us < GRACE_MOST_US ? 2 * grace_us : GRACE_MOST_US;
         while (engine->n_async > 0 && make_progress(engine)) continue;
