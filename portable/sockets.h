@@ -1,4 +1,4 @@
-/* Makes sockets and pipes that executed programs do not inherit, and finds out who is at the other end. */
+/* Makes sockets and pipes that executed programs do not inherit, and names the process at the other end. */
 #ifndef PORTABLE_SOCKETS_H
 #define PORTABLE_SOCKETS_H
 

@@ -63,13 +63,14 @@ enum { RANGE_THREADS = 2000000000, ASYNC_THREADS = 1000000000, WAIT_SHOWN_NS = 1
 /* An event that is written again and again with other values: making it anew would take most of the time. */
 struct kept {
     json_t *event, *name, *pid, *tid, *ts;
-    json_t *dur, *id; /* of a span; of the begin or the end of an asynchronous operation */
+    json_t *dur; /* of a span */
+    json_t *id;  /* of the begin or the end of an asynchronous operation */
 };
 
 struct out {
     FILE *file;
     const struct load *load;
-    struct kept op, plain; /* spans, of which the first one has arguments */
+    struct kept op, plain; /* spans; only those of operations have arguments */
     struct kept begin, end;
     json_t *args, *bytes, *sequence, *root, *wait_ns, *reduce_ns, *thread;
     bool any, failed;
