@@ -15,9 +15,13 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "tcp/shm/own_line.h"
 #include "tcp/shm/ring_slot.h"
 
-enum { CHECK_EVERY = 1024 /* progress calls between liveness checks */ };
+enum {
+    CHECK_EVERY = 1024, /* progress calls between liveness checks */
+    OWN_MAX = 512       /* the largest message for whose data own_next asks */
+};
 
 /* ---- writing ----------------------------------------------------------------------------------------------- */
 
@@ -57,6 +61,19 @@ static void update_free(struct shm_peer *peer)
     if (peer->bytes_written - bytes <= peer->bytes_written - peer->bytes_freed) peer->bytes_freed = bytes;
 }
 
+/* Asks for the lines that the next message fills if it has the same size. */
+static void own_next(const struct shm *shm, const struct shm_peer *peer, size_t bytes)
+{
+    struct shm_slot *slot = slot_at(shm, peer->out, peer->slots_written);
+    own_line(slot);
+    if (bytes <= SHM_TINY || bytes > OWN_MAX) return;
+    bool is_inline = bytes <= SHM_INLINE;
+    const char *line = is_inline ? (const char *)&slot->size
+                                 : ring_bytes(shm, peer->out, contiguous_at(shm, peer->bytes_written, bytes));
+    const char *end = is_inline ? (const char *)slot->payload + bytes : line + bytes;
+    for (; line < end; line += SHM_LINE) own_line(line);
+}
+
 /* Writes a message to the ring.  Returns false if there is no space. */
 static bool write_message(struct shm *shm, int local_rank, const struct transport_header *header, const void *payload,
                           size_t bytes)
@@ -78,6 +95,7 @@ static bool write_message(struct shm *shm, int local_rank, const struct transpor
     peer->slots_written++;
     atomic_store_explicit(&slot->turn, peer->slots_written, memory_order_release);
     shm_wake(shm, local_rank);
+    own_next(shm, peer, bytes);
     return true;
 }
 

@@ -1,5 +1,6 @@
 /* Steps of an operation: posts them, waits for the other ranks, and runs them (coll.h). */
 #include "tcp/shm/coll/coll.h"
+#include "tcp/shm/own_line.h"
 
 bool coll_has_posted(const struct coll_segment *segment, int rank, uint64_t step)
 {
@@ -59,6 +60,7 @@ static void post_step(struct coll_segment *segment, struct coll_op *op)
     for (int i = 0; i < segment->n; i++)
         if (i != segment->rank) shm_wake(segment->shm, segment->local_rank[i]);
     op->posted++;
+    own_line(coll_slot_of(segment, segment->rank, next_step(op)));
 }
 
 static void begin_step(const struct coll_segment *segment, struct coll_op *op)
