@@ -61,7 +61,9 @@ static void test_first_messages(void **state)
 {
     (void)state;
     open_shm();
-    assert_int_equal(path_of(13 << 10, true, true), TRANSPORT_WRITE);
+    assert_int_equal(path_of(16 << 10, true, true), TRANSPORT_EAGER);
+    assert_int_equal(path_of((16 << 10) + 1, true, true), TRANSPORT_WRITE);
+    open_shm();
     assert_int_equal(path_of(13 << 10, true, false), TRANSPORT_EAGER);
     assert_int_equal(path_of(64 << 10, true, false), TRANSPORT_EAGER);
     open_shm();

@@ -1,4 +1,4 @@
-/* Selects the path of a message above SHM_CERTAIN_MAX bytes.
+/* Selects the path of a message above SHM_EAGER_MAX bytes, or without credit.
  *
  * A row that the core has passed (tutti_backend.choose) decides if its path is possible.  Otherwise the sender measures
  * the paths for each peer and size class (choice.h).  The receiver follows the path that the message's packet names.  A
@@ -39,7 +39,7 @@ static bool is_possible(const struct shm *shm, const tutti_request *request, boo
 static enum transport_path usual_path(struct shm *shm, int local_rank, size_t bytes, unsigned paths, bool blocked)
 {
     bool eager = (paths & bit(TRANSPORT_EAGER)) != 0, reads = (paths & bit(TRANSPORT_READ)) != 0;
-    if (eager && bytes <= SHM_EAGER_MAX) return blocked && !shm->shares_cores ? TRANSPORT_WRITE : TRANSPORT_EAGER;
+    if (eager && bytes <= SHM_EAGER_MAX) return TRANSPORT_EAGER;
     if (blocked && !shm->shares_cores) return TRANSPORT_WRITE;
     if (eager && (!reads || shm_fits(shm, local_rank, bytes))) return TRANSPORT_EAGER;
     return reads && !blocked ? TRANSPORT_READ : TRANSPORT_WRITE;

@@ -242,10 +242,7 @@ void shm_arena_close(struct shm *shm);
 
 /* ---- message_path.c ---------------------------------------------------------------------------------------- */
 
-enum {
-    SHM_EAGER_MAX = 16 << 10,   /* up to this size, a read is not faster than a copy into the ring and one out of it */
-    SHM_CERTAIN_MAX = 12 << 10, /* above this size, a blocked sender first checks whether the receiver is ready */
-};
+enum { SHM_EAGER_MAX = 16 << 10 }; /* up to this size, a copy into the ring and one out of it are the fastest */
 
 /* The paths of messages, for tutti_backend.paths. */
 #define SHM_MESSAGE_PATHS                                                                                              \

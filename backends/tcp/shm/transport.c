@@ -89,11 +89,6 @@ static bool poll_peer(struct transport *transport, int32_t rank)
 
 /* ---- large messages ---------------------------------------------------------------------------------------- */
 
-static size_t eager_limit(const struct shm *shm)
-{
-    return shm->transport.eager_max < SHM_EAGER_MAX ? shm->transport.eager_max : SHM_EAGER_MAX;
-}
-
 static enum transport_path choose(struct transport *transport, int32_t rank, const tutti_request *request,
                                   bool may_eager, bool blocked, const tutti_path_row *row)
 {
@@ -195,7 +190,7 @@ static int describe(const struct transport *transport, char *text, size_t capaci
     for (int i = 0; i < shm->n; i++) /* a rank may have been excluded */
         others += i != shm->local_rank && shm_local_rank(shm, shm->peer[i].rank) >= 0;
     return snprintf(text, capacity, "tcp: rank %d shares memory with %d of %d ranks; messages above %zu bytes are %s\n",
-                    shm->config.rank, others, shm->config.world_size - 1, eager_limit(shm),
+                    shm->config.rank, others, shm->config.world_size - 1, shm->transport.eager_certain,
                     shm->can_read_memory ? "read from the sender's memory, or copied through it where that is faster"
                                          : "copied through it");
 }
@@ -241,7 +236,7 @@ struct transport *shm_transport(struct shm *shm)
     if (counters != NULL) counters->memory += shm->bytes;
     size_t eager_max = shm->ring_bytes / 2 < TRANSPORT_PAYLOAD_MAX ? shm->ring_bytes / 2 : TRANSPORT_PAYLOAD_MAX;
     shm->transport = (struct transport){.ops = &ops,
-                                        .eager_certain = eager_max < SHM_CERTAIN_MAX ? eager_max : SHM_CERTAIN_MAX,
+                                        .eager_certain = eager_max < SHM_EAGER_MAX ? eager_max : SHM_EAGER_MAX,
                                         .eager_max = eager_max,
                                         .copies_out = true,
                                         .delivers_late = true,
