@@ -9,6 +9,11 @@ enum {
     FEW_RANKS = 8
 };
 
+/* Distances between the slots, and between the small buffers, of two steps in a row.  They are odd, so all are used.
+ * With a distance of 1, the processor of a rank that waits would fetch the next one ahead, too, and so take its line
+ * from the rank that is about to fill it. */
+enum { SLOT_STRIDE = 37, SMALL_STRIDE = 5 };
+
 static size_t eager_bytes(int n)
 {
     size_t bytes = EAGER_MAX;
@@ -54,12 +59,13 @@ char *coll_fragment_of(const struct coll_segment *segment, int rank, uint64_t st
 
 struct coll_slot *coll_slot_of(const struct coll_segment *segment, int rank, uint64_t step)
 {
-    return (struct coll_slot *)(void *)segment->slots + (size_t)rank * COLL_SLOTS + step % COLL_SLOTS;
+    return (struct coll_slot *)(void *)segment->slots + (size_t)rank * COLL_SLOTS + step * SLOT_STRIDE % COLL_SLOTS;
 }
 
 char *coll_small_of(const struct coll_segment *segment, int rank, uint64_t step)
 {
-    return segment->small_buffers + ((size_t)rank * COLL_SMALL_BUFFERS + step % COLL_SMALL_BUFFERS) * COLL_SMALL;
+    return segment->small_buffers +
+           ((size_t)rank * COLL_SMALL_BUFFERS + step * SMALL_STRIDE % COLL_SMALL_BUFFERS) * COLL_SMALL;
 }
 
 char *coll_eager_of(const struct coll_segment *segment, int rank, uint64_t step)

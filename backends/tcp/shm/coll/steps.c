@@ -38,6 +38,16 @@ static uint64_t awaited_step(const struct coll_op *op)
     return before == 0 || op->depth <= COLL_EAGER_BUFFERS ? before : before + op->depth / 2;
 }
 
+/* Asks for the lines that the next operation fills if it is like this one. */
+static void own_next(const struct coll_segment *segment, const struct coll_op *op)
+{
+    enum { OWN_MAX = 256 }; /* asking for more data takes longer than it saves */
+    own_line(coll_slot_of(segment, segment->rank, next_step(op)));
+    if (op->path != COLL_EAGER || op->in_bytes <= COLL_INLINE || op->in_bytes > OWN_MAX || !op->has_input) return;
+    const char *next = coll_small_of(segment, segment->rank, next_step(op));
+    for (size_t at = 0; at < op->in_bytes; at += SHM_LINE) own_line(next + at);
+}
+
 static void post_step(struct coll_segment *segment, struct coll_op *op)
 {
     struct coll_slot *slot = coll_slot_of(segment, segment->rank, next_step(op));
@@ -60,7 +70,7 @@ static void post_step(struct coll_segment *segment, struct coll_op *op)
     for (int i = 0; i < segment->n; i++)
         if (i != segment->rank) shm_wake(segment->shm, segment->local_rank[i]);
     op->posted++;
-    own_line(coll_slot_of(segment, segment->rank, next_step(op)));
+    own_next(segment, op);
 }
 
 static void begin_step(const struct coll_segment *segment, struct coll_op *op)
@@ -123,8 +133,10 @@ static int check_arrival(struct coll_segment *segment, const struct coll_op *op,
 
 static int await_arrivals(struct coll_segment *segment, struct coll_op *op)
 {
+    bool may_run_ahead = tutti_kind_has_root(op->kind); /* then the next slot may be filled, too */
     for (; op->peer < op->awaits_to; op->peer++) {
         if (op->peer == segment->rank) continue;
+        if (may_run_ahead) __builtin_prefetch(coll_slot_of(segment, op->peer, step_of(op) + 1));
         int status = check_arrival(segment, op, op->peer);
         if (status != TUTTI_OK) return status;
     }
