@@ -4,7 +4,7 @@
 
 #include "unit/shm_ends.h"
 
-enum { SMALL_MOST = 1024 };
+enum { SMALL_MOST = 2048 };
 
 /* A rank's side of a group, with one operation at a time. `ended` is 0 while the operation is pending, then 1 or its
  * error. */

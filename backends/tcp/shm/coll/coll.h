@@ -9,7 +9,7 @@
  * - Small data fits the control slot or an eager buffer (eager.c).  The ranks concerned copy it out.
  * - Lockstep: two ranks with a core each split larger data into small chunks, one per step, while both wait for their
  *   calls.  Each rank posts the next chunk before it copies out the current one.  Neither rank waits while lines move
- *   between cores, and the eager buffers stay in the first-level caches.
+ *   between cores, and the eager buffers stay in the caches.
  * - Otherwise chunks go through two fragment buffers per rank, one per step (pipelined.c).  If the first step finds
  * that all data to be read is memory of tutti_alloc, the operation continues as a direct one (shared.c).
  * - In a direct operation the control slots hold tensor addresses (direct.c).  Each rank reads what it needs from the
@@ -38,7 +38,7 @@
 
 #include "tcp/shm/shm.h"
 
-enum { COLL_SLOTS = 64, COLL_SMALL_BUFFERS = 32, COLL_EAGER_BUFFERS = 4, COLL_FRAGMENTS = 2 };
+enum { COLL_SLOTS = 64, COLL_SMALL_BUFFERS = 32, COLL_EAGER_BUFFERS = 8, COLL_FRAGMENTS = 2 };
 /* COLL_FIRST: the segment of the root group.  The rank that creates the shared memory reserves it if all ranks share
  * the memory. */
 enum { COLL_FIRST = 0, COLL_ABSENT = -1 };

@@ -19,7 +19,7 @@
  * work sooner. */
 enum { PAIR_CHUNK = 64 << 10 };
 
-/* Chunk in lockstep: four for each of two ranks stay in the first-level cache. */
+/* Chunk in lockstep: the chunks in all eager buffers of two ranks are 32 KiB, which stay in a second-level cache. */
 enum { LOCKSTEP_CHUNK = 2 << 10 };
 
 static char *buffer_of(const struct coll_segment *segment, const struct coll_op *op, int rank, int64_t step)
