@@ -136,9 +136,9 @@ static int await_arrivals(struct coll_segment *segment, struct coll_op *op)
     bool may_run_ahead = tutti_kind_has_root(op->kind); /* then the next slot may be filled, too */
     for (; op->peer < op->awaits_to; op->peer++) {
         if (op->peer == segment->rank) continue;
-        if (may_run_ahead) __builtin_prefetch(coll_slot_of(segment, op->peer, step_of(op) + 1));
         int status = check_arrival(segment, op, op->peer);
         if (status != TUTTI_OK) return status;
+        if (may_run_ahead) __builtin_prefetch(coll_slot_of(segment, op->peer, step_of(op) + 1));
     }
     if (op->awaits_to - op->awaits_from == segment->n) segment->all_in = step_of(op);
     op->arrived = true;
