@@ -10,6 +10,13 @@ void tuttif_finish(const char *name, int status, int *stat)
     exit(1);
 }
 
+void tuttif_no_memory(const CFI_cdesc_t *name, size_t bytes, int *stat)
+{
+    char text[64];
+    snprintf(text, sizeof text, "%.*s", (int)name->elem_len, (const char *)name->base_addr);
+    tuttif_finish(text, tutti_set_error(TUTTI_ERR_NO_MEMORY, "no memory is left for a copy of %zu bytes", bytes), stat);
+}
+
 tutti_opts tuttif_options(const tuttif_group *group, tuttif_work *work, const int64_t *timeout_ms,
                           const bool *group_rank)
 {

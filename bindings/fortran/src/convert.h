@@ -42,6 +42,9 @@ typedef struct tuttif_reduce_op {
  * after an error.  name is the procedure's. */
 void tuttif_finish(const char *name, int status, int *stat);
 
+/* Reports that the procedure of this name could not allocate bytes, as tuttif_finish does. */
+TUTTIF_API void tuttif_no_memory(const CFI_cdesc_t *name, size_t bytes, int *stat);
+
 /* Returns the options of a call.  Sets *work to null if it is present. */
 tutti_opts tuttif_options(const tuttif_group *group, tuttif_work *work, const int64_t *timeout_ms,
                           const bool *group_rank);

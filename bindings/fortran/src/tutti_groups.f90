@@ -2,7 +2,7 @@
 module tutti_groups
   use tutti_types
   use tutti_raw, only: last_error, status_string, library_version, kind_name, dtype_name, op_name, &
-    group_name, group_backend, describe
+    group_name, group_backend, describe, report_no_memory
   implicit none
 
   interface
@@ -267,7 +267,7 @@ module tutti_groups
   integer(c_int), parameter :: describe_the_group = 0, explain_kind = 1, describe_plug_in = 2, list_plug_ins = 3
 
   private :: last_error, status_string, library_version, kind_name, dtype_name, op_name, group_name, group_backend
-  private :: describe, description, describe_the_group, explain_kind, describe_plug_in, list_plug_ins
+  private :: describe, description, report_no_memory, describe_the_group, explain_kind, describe_plug_in, list_plug_ins
 
 contains
 
@@ -356,6 +356,7 @@ contains
     character(kind=c_char), allocatable, target :: buffer(:)
     character(kind=c_char, len=:), allocatable :: plug_in
     integer(c_int) :: status, chosen
+    integer :: failed
     integer(c_int64_t) :: n
     chosen = 0
     n = 0
@@ -363,10 +364,14 @@ contains
     if (present(bytes)) n = bytes
     plug_in = ""
     if (present(name)) plug_in = name
-    allocate (buffer(capacity))
+    text = ""
+    allocate (buffer(capacity), stat=failed)
+    if (failed /= 0) then
+      call report_no_memory("a description", capacity, status)
+      return
+    end if
     buffer(1) = c_null_char
     status = describe(what, group, chosen, n, plug_in, buffer, capacity)
-    text = ""
     if (status >= 0) text = tutti_c_text(c_loc(buffer))
   end function description
 

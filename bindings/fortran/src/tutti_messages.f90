@@ -1,7 +1,8 @@
-!> Tutti: point to point, and byte strings.  Each subroutine is the C function of the same name.
+!> Tutti: point to point, and byte strings.  Each subroutine but tutti_copy_text is the C function of the
+!> same name.
 module tutti_messages
   use tutti_types
-  use tutti_raw, only: receive_bytes, share_bytes
+  use tutti_raw, only: receive_bytes, share_bytes, copy_text
   implicit none
 
   interface
@@ -144,7 +145,7 @@ module tutti_messages
     end subroutine tutti_bytes_free
   end interface
 
-  private :: receive_bytes, share_bytes
+  private :: receive_bytes, share_bytes, copy_text
 
 contains
 
@@ -161,7 +162,7 @@ contains
     integer(c_int), intent(out), optional :: stat
     type(tutti_bytes) :: out(1)
     call receive_bytes(out(1), src, tag, source, received_tag, group, timeout_ms, group_rank, stat)
-    text = tutti_text(out(1))
+    call copy_text("tutti_recv_bytes", out(1)%data, out(1)%bytes, text, stat)
     call tutti_bytes_free(out)
   end subroutine tutti_recv_bytes
 
@@ -178,8 +179,17 @@ contains
     if (.not. allocated(text)) text = ""
     call share_bytes(out(1), is_root, text, root, group, timeout_ms, group_rank, stat)
     if (is_root) return
-    text = tutti_text(out(1))
+    call copy_text("tutti_broadcast_bytes", out(1)%data, out(1)%bytes, text, stat)
     call tutti_bytes_free(out)
   end subroutine tutti_broadcast_bytes
+
+  !> Copies a byte string, as tutti_text does.  Sets stat to NO_MEMORY, and text to "", if there is no memory for it.
+  subroutine tutti_copy_text(bytes, text, stat)
+    type(tutti_bytes), intent(in) :: bytes
+    character(kind=c_char, len=:), allocatable, intent(out) :: text
+    integer(c_int), intent(out), optional :: stat
+    if (present(stat)) stat = TUTTI_OK
+    call copy_text("tutti_copy_text", bytes%data, bytes%bytes, text, stat)
+  end subroutine tutti_copy_text
 
 end module tutti_messages

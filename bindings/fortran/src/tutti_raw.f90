@@ -1,4 +1,4 @@
-!> Tutti: functions that the other modules wrap, because their results are strings.
+!> Tutti: functions that the other modules wrap, because their results are strings.  Copies of strings.
 module tutti_raw
   use tutti_types
   implicit none
@@ -139,5 +139,40 @@ module tutti_raw
       type(tutti_bytes), intent(inout) :: values(*)
       integer(c_int), intent(in), value :: n
     end subroutine free_bytes
+
+    !> Reports that the procedure of this name could not allocate bytes: sets stat, or ends the program without it.
+    subroutine report_no_memory(name, bytes, stat) bind(c, name="tuttif_no_memory")
+      import :: c_char, c_int, c_size_t
+      character(kind=c_char, len=*), intent(in) :: name
+      integer(c_size_t), intent(in), value :: bytes
+      integer(c_int), intent(inout), optional :: stat
+    end subroutine report_no_memory
   end interface
+
+contains
+
+  !> Copies n bytes to text.  Without memory for them, text is empty and stat becomes NO_MEMORY.  A copy leaves stat as
+  !> it is.  The text is no function's result, because compilers copy these and do not check the copy's allocation.
+  subroutine copy_text(name, data, n, text, stat)
+    character(kind=c_char, len=*), intent(in) :: name
+    type(c_ptr), intent(in) :: data
+    integer(c_size_t), intent(in) :: n
+    character(kind=c_char, len=:), allocatable, intent(out) :: text
+    integer(c_int), intent(inout), optional :: stat
+    character(kind=c_char), pointer :: chars(:)
+    integer(c_size_t) :: i
+    integer :: failed
+    allocate (character(kind=c_char, len=n) :: text, stat=failed)
+    if (failed /= 0) then
+      text = ""
+      call report_no_memory(name, n, stat)
+      return
+    end if
+    if (n == 0) return
+    call c_f_pointer(data, chars, [n])
+    do i = 1, n
+      text(i:i) = chars(i)
+    end do
+  end subroutine copy_text
+
 end module tutti_raw

@@ -3,7 +3,7 @@
 !> Trailing blanks of keys are not part of them; those of values are.
 module tutti_stores
   use tutti_types
-  use tutti_raw, only: open_named, get_bytes, compare_set, free_bytes
+  use tutti_raw, only: open_named, get_bytes, compare_set, free_bytes, report_no_memory, copy_text
   implicit none
 
   interface
@@ -116,7 +116,7 @@ module tutti_stores
     end subroutine tutti_store_barrier
   end interface
 
-  private :: open_named, get_bytes, compare_set, free_bytes
+  private :: open_named, get_bytes, compare_set, free_bytes, report_no_memory, copy_text
 
 contains
 
@@ -145,7 +145,7 @@ contains
     integer(c_int), intent(out), optional :: stat
     type(tutti_bytes) :: bytes(1)
     call get_bytes(store, key, bytes(1), timeout_ms, stat)
-    value = tutti_text(bytes(1))
+    call copy_text("tutti_store_get", bytes(1)%data, bytes(1)%bytes, value, stat)
     call free_bytes(bytes, 1_c_int)
   end subroutine tutti_store_get
 
@@ -158,14 +158,23 @@ contains
     character(kind=c_char, len=:), allocatable, intent(out) :: value
     integer(c_int), intent(out), optional :: stat
     character(kind=c_char), allocatable, target :: buffer(:)
-    integer(c_size_t) :: bytes
+    type(c_ptr) :: data
+    integer(c_size_t) :: bytes, capacity
     integer(c_size_t), parameter :: least = 4096
-    allocate (buffer(max(least, len(desired, c_size_t))))
-    call compare_set(store, key, expected, desired, buffer, size(buffer, kind=c_size_t), bytes, stat)
-    if (bytes > size(buffer)) then
+    integer :: failed
+    capacity = max(least, len(desired, c_size_t))
+    allocate (buffer(capacity), stat=failed)
+    if (failed /= 0) then
+      value = ""
+      call report_no_memory("tutti_store_compare_set", capacity, stat)
+      return
+    end if
+    call compare_set(store, key, expected, desired, buffer, capacity, bytes, stat)
+    if (bytes > capacity) then
       call tutti_store_get(store, key, value, stat=stat)
     else
-      value = tutti_text_at(c_loc(buffer), bytes)
+      data = c_loc(buffer) ! as an argument, gfortran 12 passes a length with it that the procedure does not expect
+      call copy_text("tutti_store_compare_set", data, bytes, value, stat)
     end if
   end subroutine tutti_store_compare_set
 

@@ -73,11 +73,24 @@ program errors
     call tutti_all_reduce(vector, TUTTI_SUM, stat=stat)
   end if
   if (stat /= TUTTI_ERR_MISMATCH .and. stat /= TUTTI_ERR_ABORTED) error stop "no mismatch"
+  call expect_no_memory()
   call tutti_abort(reason="the end", stat=stat)
   call tutti_destroy_process_group(stat=stat)
   print "(a)", "all errors seen"
 
 contains
+
+  !> A string that no memory can hold is an error of the call, not the program's end.
+  subroutine expect_no_memory()
+    character(kind=c_char), target :: letters(3) = ["a", "b", "c"]
+    character(kind=c_char, len=:), allocatable :: text
+    call tutti_copy_text(tutti_bytes(c_loc(letters), 3_c_size_t), text, stat)
+    call expect(TUTTI_OK, "")
+    if (text /= "abc") error stop "tutti_copy_text"
+    call tutti_copy_text(tutti_bytes(c_loc(letters), 2_c_size_t**60), text, stat)
+    call expect(TUTTI_ERR_NO_MEMORY, "no memory is left for a copy of 1152921504606846976 bytes")
+    if (text /= "") error stop "tutti_copy_text: text after an error"
+  end subroutine expect_no_memory
 
   subroutine expect(status, part)
     integer(c_int), intent(in) :: status
