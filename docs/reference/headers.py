@@ -172,8 +172,8 @@ def read_declaration(lines, at):
 
 def declare(text):
     """Makes a Declaration of the lines of one."""
-    joined = re.sub(r"\s*__attribute__\(\(format\(.*?\)\)\)", "", "\n".join(text))
-    joined = re.sub(r"^(TUTTI_API|static inline) ", "", joined)
+    joined = re.sub(r"\s*__attribute__\(\((format|access)\(.*?\)\)\)( /\*.*?\*/)?", "", "\n".join(text))
+    joined = re.sub(r"^(TUTTI_API|static inline)\s+", "", joined)
     joined = re.sub(r"\n\s*;$", ";", joined)
     if text[0].startswith("static "):
         joined += ";"

@@ -424,7 +424,12 @@ TUTTI_API int tutti_get_host(const tutti_group *group, int group_rank);
 /* ---- tensors ----------------------------------------------------------------------------------------------- */
 
 /* Returns a CPU tensor of numel elements at data. */
-static inline tutti_tensor tutti_tensor_of(const void *data, int64_t numel, tutti_dtype dtype)
+static inline
+#if defined __GNUC__ && !defined __clang__ && __GNUC__ >= 11
+    __attribute__((access(none, 1))) /* or GCC warns about buffers without values, which a call will fill */
+#endif
+    tutti_tensor
+    tutti_tensor_of(const void *data, int64_t numel, tutti_dtype dtype)
 {
     tutti_device cpu = {TUTTI_CPU, 0};
     tutti_tensor tensor = {(void *)(uintptr_t)data, numel, dtype, cpu};
