@@ -243,6 +243,7 @@ int tutti_create_group_sized(const char *backend, tutti_store *store, int rank, 
     status = group_check_device("create_group", opts->device);
     if (status == TUTTI_OK) status = backend_spec_parse(backend, &names);
     if (status != TUTTI_OK) return status;
+    const tutti_device cpu = {TUTTI_CPU, 0};
     struct group_args args = {
         .names = &names,
         .store = store,
@@ -255,7 +256,7 @@ int tutti_create_group_sized(const char *backend, tutti_store *store, int rank, 
         .local_world_size = -1,
         .node_rank = -1,
         .timeout_ms = opts->timeout_ms > 0 ? opts->timeout_ms : 30 * 60 * 1000,
-        .device = opts->device.type != 0 ? opts->device : (tutti_device){TUTTI_CPU, 0},
+        .device = opts->device.type != 0 ? opts->device : cpu,
     };
     status = shared_transport_open_group(&args, group);
     return status == TUTTI_OK ? add_generation(*group, store) : status;

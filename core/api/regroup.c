@@ -113,6 +113,7 @@ int tutti_join_group_sized(const char *backend, tutti_store *store, const tutti_
     status = group_check_device("join_group", opts->device);
     if (status == TUTTI_OK) status = backend_spec_parse(backend, &names);
     if (status != TUTTI_OK) return status;
+    const tutti_device cpu = {TUTTI_CPU, 0};
     struct group_args args = {
         .names = &names,
         .hooks = &library_hooks,
@@ -122,7 +123,7 @@ int tutti_join_group_sized(const char *backend, tutti_store *store, const tutti_
         .local_world_size = -1,
         .node_rank = -1,
         .timeout_ms = opts->timeout_ms > 0 ? opts->timeout_ms : DEFAULT_TIMEOUT_MS,
-        .device = opts->device.type != 0 ? opts->device : (tutti_device){TUTTI_CPU, 0},
+        .device = opts->device.type != 0 ? opts->device : cpu,
     };
     args.open_timeout_ms = args.timeout_ms;
     struct regroup regroup = {.store = store, .name = args.name, .args = &args, .timeout_ms = args.timeout_ms};

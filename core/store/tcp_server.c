@@ -104,7 +104,10 @@ static void warn_if_loopback(const char *host, const struct sockaddr *address)
 {
     char number[INET6_ADDRSTRLEN] = "";
     if (!address_is_loopback(address) || strncmp(host, "localhost", 9) == 0) return;
-    uv_ip_name(address, number, sizeof number);
+    if (address->sa_family == AF_INET6)
+        uv_ip6_name((const struct sockaddr_in6 *)address, number, sizeof number);
+    else
+        uv_ip4_name((const struct sockaddr_in *)address, number, sizeof number);
     if (strcmp(number, host) != 0 && strncmp(host, "127.", 4) != 0 && strchr(host, ':') == NULL)
         log_write(LOG_WARN, LOG_STORE,
                   "tcp store: %.200s resolves to %s on this host, which other hosts cannot reach; give an address that "

@@ -33,7 +33,7 @@ class Tutti(CMakePackage):
     # The backend loads it at run time.  The type "link" adds its folder to the backend's search path.
     depends_on("libfabric@1.11: fabrics=tcp", when="+tcp")
     depends_on("hiredis", when="+redis")
-    depends_on("hwloc@2.3:", when="+tools")
+    depends_on("hwloc@2.5:", when="+tools")
     depends_on("jansson@2.8:", when="+tools")
     depends_on("mpi", when="+mpi")
     depends_on("cuda@12:", when="+nccl")
