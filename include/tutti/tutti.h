@@ -984,10 +984,11 @@ TUTTI_API void tutti_range_pop(void);
 /* ---- shorthands -------------------------------------------------------------------------------------------- */
 
 #ifndef __cplusplus
-/* The type that tutti_view selects for any other pointer; its name becomes the compiler's message. */
-struct tutti_view_knows_no_dtype_for_this_pointer_use_tutti_tensor_of {
+/* tutti_view selects it for any other pointer, and its type's name becomes the compiler's message.  No file defines
+ * it. */
+extern const struct tutti_view_knows_no_dtype_for_this_pointer_use_tutti_tensor_of {
     int none;
-};
+} tutti_view_no_dtype;
 #define TUTTI_DTYPE_OF(pointer)                                                                                        \
     _Generic((pointer),                                                                                                \
         bool *: TUTTI_BOOL, const bool *: TUTTI_BOOL,                                                                  \
@@ -1009,7 +1010,7 @@ struct tutti_view_knows_no_dtype_for_this_pointer_use_tutti_tensor_of {
         double *: TUTTI_FLOAT64, const double *: TUTTI_FLOAT64,                                                        \
         float _Complex *: TUTTI_COMPLEX64, const float _Complex *: TUTTI_COMPLEX64,                                    \
         double _Complex *: TUTTI_COMPLEX128, const double _Complex *: TUTTI_COMPLEX128,                                   \
-        default: (struct tutti_view_knows_no_dtype_for_this_pointer_use_tutti_tensor_of){0})
+        default: tutti_view_no_dtype)
 
 /* The comma is for clang: it takes an &x that is passed to a const pointer as read-only, and would warn about a
  * recv. */
