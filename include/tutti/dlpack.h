@@ -8,6 +8,11 @@
 #include <dlpack/dlpack.h>
 #include <tutti/types.h>
 
+/* A number of octal digits.  Since 1.0 there is none. */
+#if defined DLPACK_VERSION && DLPACK_VERSION < 050
+#error "<dlpack/dlpack.h> is older than DLPack 0.5, which Tutti needs"
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -25,7 +25,7 @@ CC=$compiler cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS="-W
     -DTUTTI_SANITIZE=fuzzer-no-link,address,undefined >/dev/null
 cmake --build "$build" --target tutti_static >/dev/null
 read -ra libraries < <(pkg-config --libs libuv libsodium)
-"$compiler" -g -O1 -D_GNU_SOURCE -std=gnu11 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -Iinclude -Icore -Ibackends -Itrain -Itools \
+"$compiler" -g -O1 -D_GNU_SOURCE -DTUTTI_TEST_DLPACK -std=gnu11 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -Iinclude -Icore -Ibackends -Itrain -Itools \
     tests/fuzz/libfuzzer.c tests/fuzz/target*.c train/checkpoint_format.c tools/run/{plan,node_wire,hosts,memory}.c tools/trace/{record,groups}.c backends/tcp/{base/peer_handshake,net/wire,p2p/kinds}.c "$build/core/libtutti_static.a" \
     "${libraries[@]}" -lpthread -ldl -lm -o "$build/fuzz"
 ((${#targets[@]})) || mapfile -t targets < <(ls tests/fuzz/corpus)

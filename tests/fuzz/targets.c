@@ -19,7 +19,9 @@ const struct fuzz_target fuzz_targets[] = {
     {"backend_names", fuzz_backend_names},
     {"algo", fuzz_algo},
     {"tuning", fuzz_tuning},
+#ifdef TUTTI_TEST_DLPACK
     {"dlpack", fuzz_dlpack},
+#endif
     {"checkpoint", fuzz_checkpoint},
     {"flight_record", fuzz_flight_record},
     {"plan", fuzz_plan},
