@@ -76,6 +76,8 @@ int tutti_alloc(tutti_group *group, int64_t bytes, void **memory)
     if (group->rank < 0)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "alloc: this rank is not in group %s; only members may call this",
                          group->name);
+    if ((uint64_t)bytes > PTRDIFF_MAX) /* on 32 bits */
+        return error_set(TUTTI_ERR_NO_MEMORY, "alloc: %" PRId64 " bytes exceed what a process can address", bytes);
     const struct backend_entry *entry = find_allocator(group);
     engine_lock(group->engine);
     int status = allocate(group, entry, (size_t)bytes, memory);

@@ -97,8 +97,8 @@ typedef struct tutti_request {
     uint64_t found_fingerprint; /* on MISMATCH: the other side's */
     uint64_t found_bytes;
 
-    /* For the backend while the request is pending: a list link, a handle, an event.  Zeroed by the core. */
-    void *priv[8];
+    /* For the backend while the request is pending: a list link, a handle, an event.  64 bytes, zeroed by the core. */
+    void *priv[64 / sizeof(void *)];
 
     /* Added later: valid only if UP_TO, ANY_TAG or PEEK is set. */
     uint64_t fingerprint_mask; /* set by the core: the bits in which the two fingerprints must agree */

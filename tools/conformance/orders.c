@@ -107,12 +107,18 @@ static enum verdict coalesced(struct rank *rank)
     return PASSED;
 }
 
+/* Returns zeroed bytes, or NULL without memory for them, and on 32 bits. */
+static uint8_t *zeroed(int64_t bytes)
+{
+    return (uint64_t)bytes < PTRDIFF_MAX ? calloc((size_t)bytes, 1) : NULL;
+}
+
 static enum verdict huge(struct rank *rank)
 {
     int64_t n = (INT64_C(1) << 31) + 12345;
     tutti_opts opts = {.group = rank->groups[WORLD]};
     if (rank->rank > 1) n = 0;
-    uint8_t *x = calloc((size_t)n + 1, 1);
+    uint8_t *x = zeroed(n + 1);
     if (x == NULL) return rank_fail(rank, "no memory for %lld bytes", (long long)n);
     int status = TUTTI_OK;
     if (rank->rank == 0)
@@ -130,7 +136,7 @@ static enum verdict huge(struct rank *rank)
 static enum verdict huge_collective(struct rank *rank)
 {
     int64_t n = (INT64_C(1) << 31) + 4097;
-    uint8_t *x = calloc((size_t)n + 1, 1);
+    uint8_t *x = zeroed(n + 1);
     if (x == NULL) return rank_fail(rank, "no memory for %lld bytes", (long long)n);
     for (int64_t i = 0; i < n; i += 4096) x[i] = (uint8_t)(rank->rank + (i >> 12));
     int status =

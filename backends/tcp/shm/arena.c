@@ -21,7 +21,7 @@
 
 #include "tcp/shm/shm.h"
 
-#define ARENA_BYTES_MAX ((size_t)1 << 40)
+#define ARENA_BYTES_MAX ((uint64_t)1 << (sizeof(size_t) < 8 ? 28 : 40)) /* of the address space */
 #define GROW_MIN ((size_t)64 << 20) /* minimum growth of the mapping of a peer's arena */
 
 struct shm_block {
@@ -37,13 +37,13 @@ static size_t round_up(size_t bytes)
     return (bytes + page - 1) / page * page;
 }
 
-/* Returns the size of physical memory, at most 1 TiB.  It is equal on all ranks of a host, and allocations cannot
- * exceed it. */
+/* Returns the size of physical memory, at most 1 TiB, or 256 MiB on 32 bits.  It is equal on all ranks of a host, and
+ * allocations cannot exceed it. */
 size_t shm_arena_bytes(void)
 {
     long pages = sysconf(_SC_PHYS_PAGES);
-    size_t bytes = pages > 0 ? (size_t)pages * (size_t)sysconf(_SC_PAGESIZE) : 0;
-    return bytes < ARENA_BYTES_MAX ? bytes : ARENA_BYTES_MAX;
+    uint64_t bytes = pages > 0 ? (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
+    return (size_t)(bytes < ARENA_BYTES_MAX ? bytes : ARENA_BYTES_MAX);
 }
 
 int shm_arena_make(void)
