@@ -72,6 +72,6 @@ bool bind_find(enum bind bind, int n, cpu_set_t *processors)
 bool bind_find(enum bind bind, int n, cpu_set_t *processors)
 {
     (void)n, (void)processors;
-    return refuse(bind, "this tutti-run was built without hwloc; install libhwloc-dev and build again");
+    return refuse(bind, "this tutti-run was built without hwloc 2.5 or later; install libhwloc-dev and build again");
 }
 #endif
