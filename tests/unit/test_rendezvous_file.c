@@ -2,6 +2,7 @@
 #include <sched.h>
 #include <signal.h>
 
+#include "portable/process.h"
 #include "rendezvous_ranks.h"
 
 static void test_file(void **state)
@@ -22,11 +23,16 @@ static void test_file(void **state)
     }
 }
 
-static void test_file_left_over(void **state)
+static void test_file_of_a_dead_rank(void **state)
 {
     (void)state;
-    char url[96], path[64];
+    char url[96], path[64], scope[128];
     int killed;
+    process_scope(scope, sizeof scope);
+    if (scope[0] == '\0') {
+        print_message("skipped: this build cannot tell that a process of an earlier run has ended\n");
+        skip();
+    }
     snprintf(path, sizeof path, "/tmp/test_rendezvous.left.%d", (int)getpid());
     snprintf(url, sizeof url, "file://%s?world_size=2", path);
     struct rendezvous_args args = {.init_method = url, .rank = 0, .world_size = -1, .timeout_ms = 20000};
@@ -38,10 +44,17 @@ static void test_file_left_over(void **state)
     rendezvous_ranks_wait(rendezvous_ranks_start(1, "X=1", &args));
     rendezvous_ranks_expect(1, TUTTI_ERR_STORE, "left over from an earlier run (rank 0 was ");
     unlink(path);
-    /* a file whose ranks have registered and ended without leaving */
+}
+
+/* The file's ranks have registered and ended without leaving. */
+static void test_file_left_over(void **state)
+{
+    (void)state;
+    char url[96], path[64];
     struct rendezvous met;
+    snprintf(path, sizeof path, "/tmp/test_rendezvous.registered.%d", (int)getpid());
     snprintf(url, sizeof url, "file://%s?world_size=1&rank=0", path);
-    args = (struct rendezvous_args){.init_method = url, .rank = -1, .world_size = -1, .timeout_ms = 20000};
+    struct rendezvous_args args = {.init_method = url, .rank = -1, .world_size = -1, .timeout_ms = 20000};
     assert_int_equal(rendezvous_join(&args, &met), TUTTI_OK);
     rendezvous_ranks_wait(rendezvous_ranks_start(0, "X=1", &args));
     rendezvous_ranks_expect(0, TUTTI_ERR_STORE, "left over from an earlier run (its ranks had registered)");
@@ -123,11 +136,9 @@ static void test_died_before_it_was_counted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_file),
-        cmocka_unit_test(test_file_left_over),
-        cmocka_unit_test(test_file_across_containers),
-        cmocka_unit_test(test_no_verdict),
-        cmocka_unit_test(test_died_before_it_was_counted),
+        cmocka_unit_test(test_file),           cmocka_unit_test(test_file_of_a_dead_rank),
+        cmocka_unit_test(test_file_left_over), cmocka_unit_test(test_file_across_containers),
+        cmocka_unit_test(test_no_verdict),     cmocka_unit_test(test_died_before_it_was_counted),
     };
     return cmocka_run_group_tests(tests, rendezvous_ranks_setup, NULL);
 }
