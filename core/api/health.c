@@ -6,8 +6,10 @@
 #include "base/error.h"
 #include "diagnose/health.h"
 #include "diagnose/stragglers.h"
+#include "group/entries.h"
 #include "group/group_check.h"
 #include "group/losses.h"
+#include "op/control_message.h"
 #include "progress/engine.h"
 #include "progress/engine_step.h"
 #include "state/group_state.h"
@@ -29,6 +31,23 @@ static void describe_rank(const struct tutti_group *group, int rank, int64_t now
                  loss != NULL ? loss->why
                  : left       ? "it has destroyed the group"
                               : "its connection has ended");
+}
+
+/* Asks a rank of the tree's first group reliably, which connects it to this rank.  Questions to ranks without a
+ * connection are dropped. */
+static void connect_rank(struct tutti_group *root, int rank)
+{
+    uint8_t wire[CONTROL_BYTES];
+    size_t bytes = control_message_encode(&(struct control_message){.type = CONTROL_ASK}, wire);
+    const struct backend_entry *entry = entries_find_control(root);
+    if (entry != NULL) entry->backend->tell(entry->state, rank, wire, bytes); /* an error is reported as a loss */
+}
+
+/* Asks for a sign of life, and connects the ranks first if the group has not. */
+static void probe(struct tutti_group *group, int rank)
+{
+    if (health_probe(group, rank) && !stragglers_has_answered(group->stragglers, rank))
+        connect_rank(group->root, group->global_ranks[rank]);
 }
 
 static int check_list(const tutti_rank_health *ranks, size_t rank_bytes, int n, const struct tutti_group *group)
@@ -60,7 +79,7 @@ int tutti_group_health_sized(tutti_group *group, tutti_rank_health *ranks, size_
         char *entry = (char *)ranks + (size_t)rank * rank_bytes;
         memset(entry, 0, rank_bytes);
         memcpy(entry, &health, rank_bytes < sizeof health ? rank_bytes : sizeof health);
-        if (health.state == TUTTI_RANK_ALIVE && rank != group->rank) health_probe(group, rank);
+        if (health.state == TUTTI_RANK_ALIVE && rank != group->rank) probe(group, rank);
     }
     engine_unlock(group->engine);
     return status;

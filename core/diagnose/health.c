@@ -165,11 +165,12 @@ void health_describe_mismatch(const struct tutti_group *group, int peer, uint64_
              group->global_ranks[group->rank], b);
 }
 
-void health_probe(struct tutti_group *group, int peer)
+bool health_probe(struct tutti_group *group, int peer)
 {
     struct control_message message = {.type = CONTROL_ASK};
-    if (stragglers_record_question(group->health->stragglers, peer, clock_now_ns()))
-        control_channel_send(group, peer, &message);
+    if (!stragglers_record_question(group->health->stragglers, peer, clock_now_ns())) return false;
+    control_channel_send(group, peer, &message);
+    return true;
 }
 
 void health_receive_failure(struct tutti_group *group, int peer)

@@ -27,8 +27,8 @@ void health_issued(struct health *health, uint64_t sequence, uint64_t fingerprin
  * has destroyed the group, so that the operation cannot complete, or -1. */
 int health_ask(const struct tutti_work *work);
 
-/* Asks a peer for a sign of life, unless it was asked a moment ago. */
-void health_probe(struct tutti_group *group, int peer);
+/* Asks a peer for a sign of life.  Returns false if it was asked a moment ago. */
+bool health_probe(struct tutti_group *group, int peer);
 
 /* Records that a peer has sent the failure of the group, as it does when it is asked. */
 void health_receive_failure(struct tutti_group *group, int peer);

@@ -95,6 +95,11 @@ int64_t stragglers_silent_ms(const struct stragglers *stragglers, int peer, int6
     return since != 0 ? ms_since(since, now) : 0;
 }
 
+bool stragglers_has_answered(const struct stragglers *stragglers, int peer)
+{
+    return stragglers->peer[peer].answered_ns != 0;
+}
+
 void stragglers_record_life(struct stragglers *stragglers, int peer, int64_t now)
 {
     stragglers->peer[peer].answered_ns = now;

@@ -33,6 +33,9 @@ void stragglers_record_life(struct stragglers *stragglers, int peer, int64_t now
 /* Returns the time since the first question that a peer has not answered, or 0 if it has answered all. */
 int64_t stragglers_silent_ms(const struct stragglers *stragglers, int peer, int64_t now);
 
+/* True if this peer has answered a question or shown otherwise that it is alive. */
+bool stragglers_has_answered(const struct stragglers *stragglers, int peer);
+
 /* True if this peer has destroyed the group. */
 bool stragglers_has_left(const struct stragglers *stragglers, int peer);
 

@@ -353,6 +353,9 @@ static void test_idle(void **state)
 {
     (void)state;
     procs_run_with(SIZE, rank_that_idles, stop_and_kill, NULL);
+    setenv("TUTTI_SHM", "0", 1); /* on the network, ranks are not connected before they are asked */
+    procs_run_with(SIZE, rank_that_idles, stop_and_kill, NULL);
+    unsetenv("TUTTI_SHM");
 }
 
 /* ---- rounds that fail ----------------------------------------------------------------------------------------------
