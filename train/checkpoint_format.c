@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char manifest_magic[8] = "TUTTICKP", shard_magic[8] = "TUTTISHD";
+enum { MAGIC_BYTES = 8 };
+static const char manifest_magic[] = "TUTTICKP", shard_magic[] = "TUTTISHD";
 
 enum { LITTLE = 1, BIG = 2 };
 #define ORDER (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? LITTLE : BIG) /* of the data; fields are little-endian */
@@ -80,7 +81,7 @@ bool checkpoint_encode(const struct checkpoint_manifest *manifest, uint8_t **byt
     char *text = NULL;
     FILE *file = open_memstream(&text, n);
     if (file == NULL) return false;
-    fwrite(manifest_magic, 1, sizeof manifest_magic, file);
+    fwrite(manifest_magic, 1, MAGIC_BYTES, file);
     put(file, CHECKPOINT_VERSION, 4);
     put(file, ORDER, 4);
     fwrite(manifest->id, 1, CHECKPOINT_ID, file);
@@ -108,7 +109,7 @@ bool checkpoint_encode(const struct checkpoint_manifest *manifest, uint8_t **byt
 void checkpoint_header(const struct checkpoint_manifest *manifest, int shard, uint8_t header[CHECKPOINT_HEADER])
 {
     memset(header, 0, CHECKPOINT_HEADER);
-    memcpy(header, shard_magic, sizeof shard_magic);
+    memcpy(header, shard_magic, MAGIC_BYTES);
     store(header + 8, CHECKPOINT_VERSION, 4);
     store(header + 12, ORDER, 4);
     memcpy(header + 16, manifest->id, CHECKPOINT_ID);
@@ -286,8 +287,8 @@ static void check_cover(struct reader *reader, const struct checkpoint_manifest 
 
 static void get_start(struct reader *reader)
 {
-    const uint8_t *magic = take(reader, sizeof manifest_magic);
-    require(reader, magic != NULL && memcmp(magic, manifest_magic, sizeof manifest_magic) == 0,
+    const uint8_t *magic = take(reader, MAGIC_BYTES);
+    require(reader, magic != NULL && memcmp(magic, manifest_magic, MAGIC_BYTES) == 0,
             "it is not the manifest of a checkpoint");
     require(reader, get(reader, 4) == CHECKPOINT_VERSION, "another version of Tutti wrote it");
     require(reader, get(reader, 4) == ORDER, "a machine of another byte order wrote it");

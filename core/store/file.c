@@ -217,8 +217,8 @@ static int try_request(struct file *file, const struct store_request *request, s
     return writes && reply->status == TUTTI_ERR_NO_MEMORY ? undo_append(file, before) : TUTTI_OK;
 }
 
-static int call_once(struct file *file, const struct store_request *request, struct store_reply *reply, bool last,
-                     bool *done, off_t *seen)
+static int attempt_call(struct file *file, const struct store_request *request, struct store_reply *reply, bool last,
+                        bool *done, off_t *seen)
 {
     int64_t deadline_ns = request->deadline_ns;
     if (last && deadline_ns != CLOCK_NEVER) deadline_ns += 1000000000; /* the last attempt must get the lock */
@@ -253,7 +253,7 @@ static int call_file(tutti_store *store, const struct store_request *request, st
     pthread_mutex_unlock(&file->mutex);
     for (;;) {
         last = clock_now_ns() >= request->deadline_ns;
-        int status = call_once(file, request, reply, last, &done, &seen);
+        int status = attempt_call(file, request, reply, last, &done, &seen);
         if (status != TUTTI_OK || done || last) return status;
         while (!log_has_grown(file, seen) && clock_now_ns() < request->deadline_ns) back_off(&pause_us);
         pause_us = FILE_POLL_US;

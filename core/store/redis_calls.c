@@ -82,9 +82,9 @@ static int mark_lost(struct redis *redis, int status)
     return status;
 }
 
-/* Opens the link if it is closed, and calls once. */
-static int call_once(struct redis *redis, struct redis_link *link, const struct redis_command *command,
-                     int64_t until_ns, redisReply **reply, enum redis_retry *retry)
+/* Opens the link if it is closed, and calls once.  (C23 has another function call_once.) */
+static int attempt_call(struct redis *redis, struct redis_link *link, const struct redis_command *command,
+                        int64_t until_ns, redisReply **reply, enum redis_retry *retry)
 {
     const struct redis_target *target = &redis->target;
     *reply = NULL;
@@ -107,7 +107,7 @@ int redis_call_link(struct redis *redis, struct redis_link *link, const struct r
     if (link->fd >= 0 && !redis_link_is_usable(link)) redis_link_disconnect(link, false);
     for (int pause_ms = RETRY_MS;; back_off(&pause_ms, limits.retry_ns)) {
         enum redis_retry retry = REDIS_FINAL;
-        int status = call_once(redis, link, command, limits.reply_ns, reply, &retry);
+        int status = attempt_call(redis, link, command, limits.reply_ns, reply, &retry);
         if (status == TUTTI_OK) atomic_store(&redis->down, false);
         if (status == TUTTI_OK && pause_ms > RETRY_MS)
             log_write(LOG_INFO, LOG_STORE, "redis store %s: the server is back", redis->target.text);
