@@ -358,8 +358,7 @@ static void test_idle(void **state)
     unsetenv("TUTTI_SHM");
 }
 
-/* ---- rounds that fail ----------------------------------------------------------------------------------------------
- */
+/* ---- rounds that fail -------------------------------------------------------------------------------------------- */
 
 enum { LIMIT_MS = 200 };
 
@@ -432,8 +431,7 @@ static void test_own_groups(void **state)
     procs_run_ranks(3, rank_of_own_group, NULL);
 }
 
-/* ---- a store that no process of the job hosts ---------------------------------------------------------------------
- */
+/* ---- a store that no process of the job hosts -------------------------------------------------------------------- */
 
 /* The ranks meet on a redis server for the second time.  Rank 0 dies, and a newcomer finds the others. */
 static int rank_over_redis(int rank, int size, void *argument)
