@@ -15,19 +15,29 @@ static bool is_last(const struct rank *rank)
     return rank->rank == rank->size - 1;
 }
 
-/* Checks that the group has failed, reports the reason and can be destroyed, and that its parent still works. */
-static enum verdict failed_group(struct rank *rank, tutti_group *group, const char *part)
+/* Checks that the group has failed, reports the reason and can be destroyed, and that its parent still works.  Sets
+ * *early if the rank has not been notified of the failure yet, so that its call differs from theirs. */
+static enum verdict failed_group_or_early(struct rank *rank, tutti_group *group, const char *part, bool *early)
 {
     int64_t start = scoreboard_now_ns();
     int status = tutti_barrier(tutti_with(.group = group));
     if (status != TUTTI_ERR_ABORTED)
-        return rank_fail(rank, "a call on the failed group returned %s, not ABORTED", tutti_status_string(status));
+        rank_fail(rank, "a call on the failed group returned %s, not ABORTED", tutti_status_string(status));
+    if (early != NULL && status == TUTTI_ERR_MISMATCH)
+        *early = true;
+    else if (status != TUTTI_ERR_ABORTED)
+        return FAILED;
     FAIL_UNLESS(scoreboard_now_ns() - start < OWN_MS / 2 * 1000000LL); /* at once, not by a timeout */
     FAIL_UNLESS(part == NULL || strstr(tutti_last_error(), part) != NULL);
     rank_meet(rank);
     FAIL_UNLESS(tutti_destroy_process_group(group) == TUTTI_OK);
     TRY(tutti_barrier(tutti_with(.group = rank->groups[WORLD])));
     return PASSED;
+}
+
+static enum verdict failed_group(struct rank *rank, tutti_group *group, const char *part)
+{
+    return failed_group_or_early(rank, group, part, NULL);
 }
 
 /* Checks that a call that differed from the others' returned MISMATCH on every rank. */
@@ -108,9 +118,9 @@ static enum verdict splits(struct rank *rank)
 
 enum late { COLLECTIVE, MONITORED, PER_CALL };
 
-/* Makes a call with a timeout of ms, which the last rank does not make.  Sets *unnamed if the others timed out, as they
- * must, but the error does not name that rank. */
-static enum verdict time_out(struct rank *rank, enum late what, int64_t ms, bool *unnamed)
+/* Makes a call with a timeout of ms, which the last rank does not make.  Sets *again if the others timed out, as they
+ * must, but the error does not name that rank, or if that rank has not been notified after a quarter of the time. */
+static enum verdict time_out(struct rank *rank, enum late what, int64_t ms, bool *again)
 {
     tutti_group *group = NULL;
     float x = 1;
@@ -124,21 +134,21 @@ static enum verdict time_out(struct rank *rank, enum late what, int64_t ms, bool
         int status =
             what == MONITORED ? tutti_monitored_barrier(&opts) : tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, &opts);
         int64_t took = (scoreboard_now_ns() - start) / 1000000;
-        *unnamed = strstr(tutti_last_error(), name) == NULL;
+        *again = strstr(tutti_last_error(), name) == NULL;
         if (status == TUTTI_ERR_UNSUPPORTED)
             verdict = rank_skip(rank);
         else if (status != TUTTI_ERR_TIMEOUT)
             verdict = rank_fail(rank, "the call returned %s, not TIMEOUT: %s", tutti_status_string(status),
                                 tutti_last_error());
-        else if (*unnamed)
+        else if (*again)
             rank_fail(rank, "the error text does not name %s: %s", name, tutti_last_error());
         else if (took < ms / 2 || took > ms + OWN_MS)
             verdict = rank_fail(rank, "the call took %lld ms, but its timeout was %d ms", (long long)took, (int)ms);
     }
     rank_meet(rank);
     if (verdict != PASSED) return verdict;
-    if (is_last(rank)) usleep(100000); /* by then it has been notified, so its call returns at once */
-    return failed_group(rank, group, is_last(rank) || *unnamed ? NULL : name);
+    if (is_last(rank)) usleep((useconds_t)ms * 250); /* by then it has been notified, so its call returns at once */
+    return failed_group_or_early(rank, group, is_last(rank) || *again ? NULL : name, is_last(rank) ? again : NULL);
 }
 
 /* Expects a timeout that names the last rank, on the second try if not on the first.  Ranks find the name by asking
@@ -146,15 +156,16 @@ static enum verdict time_out(struct rank *rank, enum late what, int64_t ms, bool
 static enum verdict expect_timeout(struct rank *rank, enum late what)
 {
     static const int64_t times_ms[] = {SHORT_MS, 10 * SHORT_MS};
-    bool unnamed = false;
+    bool again;
     for (int i = 0; i < 2; i++) {
-        enum verdict verdict = time_out(rank, what, times_ms[i], &unnamed);
+        again = false;
+        enum verdict verdict = time_out(rank, what, times_ms[i], &again);
         if (verdict != PASSED) return verdict;
-        int32_t any = unnamed;
+        int32_t any = again;
         TRY(tutti_all_reduce(tutti_view(&any, 1), TUTTI_MAX, tutti_with(.group = rank->groups[WORLD])));
         if (any == 0) return PASSED;
     }
-    return unnamed ? FAILED : PASSED;
+    return again ? FAILED : PASSED;
 }
 
 static enum verdict timeout_collective(struct rank *rank)
