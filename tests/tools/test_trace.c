@@ -1,5 +1,6 @@
 /* TUTTI_TRACE records a job, tutti-trace reads what was recorded, and tutti-info --watch shows a running job. */
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -83,6 +84,8 @@ static void test_merge(void **state)
     assert_int_equal(text_count(text, "{"), text_count(text, "}"));
     assert_int_equal(run("merge %s -o %s/none/x", folder), 1);
     assert_has(text, "cannot write");
+    assert_int_equal(run("merge %s -o /dev/full", folder), 1);
+    assert_has(text, strerror(ENOSPC));
     trace_remove(folder);
 }
 

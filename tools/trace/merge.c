@@ -73,15 +73,22 @@ struct out {
     struct kept op, plain; /* spans; only those of operations have arguments */
     struct kept begin, end;
     json_t *args, *bytes, *sequence, *root, *wait_ns, *reduce_ns, *thread;
-    bool any, failed;
+    bool any;
+    int failed; /* errno of the first failure, or 0 */
     size_t used;
     char buffer[BUFFER];
 };
 
+/* Keeps the reason of the first failure, because later ones may be its consequences. */
+static void fail(struct out *out, int reason)
+{
+    if (out->failed == 0) out->failed = reason;
+}
+
 /* Writes the buffer's content. */
 static void flush(struct out *out)
 {
-    if (fwrite(out->buffer, 1, out->used, out->file) != out->used) out->failed = true;
+    if (fwrite(out->buffer, 1, out->used, out->file) != out->used) fail(out, errno);
     out->used = 0;
 }
 
@@ -96,11 +103,22 @@ static int write_part(const char *text, size_t size, void *argument)
     return 0;
 }
 
+static void write_text(struct out *out, const char *text)
+{
+    write_part(text, strlen(text), out);
+}
+
+/* Writes a value.  jansson fails only for want of memory: write_part keeps its own failures. */
+static void write_json(struct out *out, const json_t *value)
+{
+    if (json_dump_callback(value, write_part, out, JSON_COMPACT | JSON_REAL_PRECISION(15)) != 0) fail(out, ENOMEM);
+}
+
 static void put_kept(struct out *out, const json_t *event)
 {
-    if (out->any) write_part(",\n", 2, out);
+    if (out->any) write_text(out, ",\n");
     out->any = true;
-    if (json_dump_callback(event, write_part, out, JSON_COMPACT | JSON_REAL_PRECISION(15)) != 0) out->failed = true;
+    write_json(out, event);
 }
 
 static void put_event(struct out *out, json_t *event)
@@ -108,7 +126,7 @@ static void put_event(struct out *out, json_t *event)
     if (event != NULL)
         put_kept(out, event);
     else
-        out->failed = true;
+        fail(out, ENOMEM);
     json_decref(event);
 }
 
@@ -116,7 +134,7 @@ static void put_event(struct out *out, json_t *event)
 static json_t *add(struct out *out, json_t *object, const char *key, json_t *value)
 {
     if (json_object_set_new(object, key, value) == 0) return value;
-    out->failed = true;
+    fail(out, ENOMEM);
     return NULL;
 }
 
@@ -185,13 +203,13 @@ static void set_args(struct out *out, const struct load_rank *rank, size_t i)
     json_integer_set(out->wait_ns, rank->wait_ns[i]);
     json_integer_set(out->reduce_ns, op->sequence > 0 ? op->reduce_ns : 0);
     const char *thread = op->flags & TUTTI_TRACE_BY_THREAD ? "progress" : "caller";
-    if (json_string_set(out->thread, thread) != 0) out->failed = true;
+    if (json_string_set(out->thread, thread) != 0) fail(out, ENOMEM);
 }
 
 static void put_again(struct out *out, const struct kept *kept, const struct load_rank *rank, const char *name,
                       int thread, int64_t time)
 {
-    if (json_string_set(kept->name, name) != 0) out->failed = true;
+    if (json_string_set(kept->name, name) != 0) fail(out, ENOMEM);
     json_integer_set(kept->pid, rank->begin.rank);
     json_integer_set(kept->tid, thread);
     json_real_set(kept->ts, us_of(out, time));
@@ -244,43 +262,58 @@ static void put_rank(struct out *out, const struct load_rank *rank)
     }
 }
 
-/* Writes the ranks' clocks, and then all events one by one: the whole would need many times the memory. */
-static bool write_all(FILE *file, const struct load *load)
+/* Writes the ranks' clocks. */
+static void put_head(struct out *out)
+{
+    json_t *clocks = json_object();
+    for (int i = 0; i < out->load->n; i++) {
+        char key[32];
+        snprintf(key, sizeof key, "rank %d", out->load->ranks[i].begin.rank);
+        add(out, clocks, key, json_integer(out->load->ranks[i].align.error_ns));
+    }
+    write_text(out, "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"clock_error_ns\":");
+    write_json(out, clocks);
+    write_text(out, "},\"traceEvents\":[\n");
+    json_decref(clocks);
+}
+
+/* Writes all events one by one: the whole would need many times the memory.  Returns errno's value, or 0. */
+static int write_all(FILE *file, const struct load *load)
 {
     static struct out out; /* too large for the stack */
-    json_t *clocks = json_object();
     out.file = file;
     out.load = load;
     make_events(&out);
-    for (int i = 0; i < load->n; i++) {
-        char key[32];
-        snprintf(key, sizeof key, "rank %d", load->ranks[i].begin.rank);
-        add(&out, clocks, key, json_integer(load->ranks[i].align.error_ns));
-    }
-    fputs("{\"displayTimeUnit\":\"ns\",\"otherData\":{\"clock_error_ns\":", file);
-    if (json_dumpf(clocks, file, JSON_COMPACT) != 0) out.failed = true;
-    fputs("},\"traceEvents\":[\n", file);
-    for (int i = 0; i < load->n && !out.failed && !ferror(file); i++) put_rank(&out, &load->ranks[i]);
+    put_head(&out);
+    for (int i = 0; i < load->n && out.failed == 0; i++) put_rank(&out, &load->ranks[i]);
+    write_text(&out, "\n]}\n");
     flush(&out);
-    fputs("\n]}\n", file);
-    json_decref(clocks);
+    if (fflush(file) != 0) fail(&out, errno);
     json_decref(out.args);
     const struct kept *kept[] = {&out.op, &out.plain, &out.begin, &out.end};
     for (int i = 0; i < 4; i++) json_decref(kept[i]->event);
-    return !out.failed && fflush(file) == 0 && !ferror(file);
+    return out.failed;
+}
+
+/* Returns errno's value, or 0. */
+static int write_file(const char *path, const struct load *load)
+{
+    if (strcmp(path, "-") == 0) return write_all(stdout, load);
+    FILE *file = fopen(path, "w");
+    if (file == NULL) return errno;
+    int reason = write_all(file, load);
+    if (fclose(file) != 0 && reason == 0) reason = errno;
+    return reason;
 }
 
 static int merge(const char *folder, const char *path)
 {
     struct load load;
     if (!load_folder(folder, &load)) return 1;
-    FILE *file = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
-    bool good = file != NULL && steps_find(&load, NULL, NULL) && messages_find(&load) && write_all(file, &load);
-    int reason = errno;
-    if (file != NULL && file != stdout && fclose(file) != 0) good = false;
-    if (!good) fprintf(stderr, "tutti-trace: cannot write %s: %s\n", path, strerror(reason));
+    int reason = steps_find(&load, NULL, NULL) && messages_find(&load) ? write_file(path, &load) : ENOMEM;
+    if (reason != 0) fprintf(stderr, "tutti-trace: cannot write %s: %s\n", path, strerror(reason));
     load_free(&load);
-    return good ? 0 : 1;
+    return reason == 0 ? 0 : 1;
 }
 
 #endif
