@@ -52,6 +52,7 @@ html_static_path = ["static"]
 html_css_files = ["wide.css"]
 html_copy_source = False
 html_show_copyright = False
+smartquotes_action = "q"
 """
 
 # Space for 100 columns of code.
@@ -94,7 +95,9 @@ def write_blocks(blocks, known, own=()):
 
 def write_entry(page, known, level):
     names = page.names
-    lines = [f"({name})=" for name in names + [entry.names()[0] for entry in page.types]]
+    types = [entry.names()[0] for entry in page.types]
+    lines = ["```{index} " + ", ".join(names + types), "```", ""]  # entries come first in the results of a search
+    lines += [f"({name})=" for name in names + types]
     lines += [f"{'#' * level} " + ", ".join(names).replace("_", r"\_"), "", "```c"]
     is_type = page.entry.declarations[0].kind == "type"
     shown = [d for d in page.entry.declarations if d.name in names]
@@ -205,9 +208,9 @@ def read_index():
         for line in file:
             if line.startswith("## "):
                 groups.append((line[3:].strip(), []))
-            match = re.match(r"\| \[.*?\]\(([\w/.-]+)\.md\)", line)
-            if match and match.group(1) != "../README":
-                groups[-1][1].append(os.path.normpath(os.path.join("docs", match.group(1))))
+            if line.startswith("| "):
+                names = re.findall(r"\]\(([\w/.-]+)\.md\)", line.split("|")[1])
+                groups[-1][1].extend(os.path.normpath(f"docs/{name}") for name in names if name != "../README")
     return groups
 
 
