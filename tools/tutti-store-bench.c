@@ -38,7 +38,7 @@ enum { CLIENTS, PROCESSES, JSON, PROGRESS };
 
 static const struct cli_option table[] = {
     {"clients", "N", NULL, "clients that join at once (1000)", 'c', CLIENTS},
-    {"processes", "N", NULL, "processes, of which the clients are threads (8)", 'p', PROCESSES},
+    {"processes", "N", NULL, "processes, of which the clients are threads (8, or as many as clients)", 'p', PROCESSES},
     {"json", NULL, NULL, "print a document in JSON: docs/json.md", 0, JSON},
     {"progress", NULL, NULL, "say how far it is on stderr, also where that is no terminal", 0, PROGRESS},
     {0}};
@@ -264,11 +264,12 @@ static struct shared *make_shared(int processes)
 /* Fills the options.  Returns CLI_GO_ON or the exit status. */
 static int parse(int argc, char **argv, struct options *options)
 {
-    *options = (struct options){.clients = 1000, .processes = 8};
+    *options = (struct options){.clients = 1000, .processes = 0};
     int first = 0, status = cli_parse(&cli, argc, argv, options, &first);
     if (status != CLI_GO_ON) return status;
     for (int i = first; i < argc && i < first + 2; i++) /* as before there were options */
         if (!set(options, i == first ? CLIENTS : PROCESSES, argv[i])) return CLI_USAGE;
+    if (options->processes == 0) options->processes = options->clients < 8 ? options->clients : 8;
     bool good = true;
     if (argc - first > 2)
         good = cli_refuse(&cli, "unexpected argument \"%s\"", argv[first + 2]);

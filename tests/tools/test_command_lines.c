@@ -120,7 +120,7 @@ static void test_colours(void **state)
 /* Progress is shown on a terminal, where it is removed again, or if it is asked for. */
 static void test_progress(void **state)
 {
-    static const char tool[] = "tutti-store-bench --clients 2 --processes 1";
+    static const char tool[] = "tutti-store-bench --clients 2";
     (void)state;
     assert_int_equal(run("%s", tool), 0);
     assert_null(strstr(text, "left"));
