@@ -52,7 +52,7 @@ static void sets_the_variables(void **state)
 static void passes_variables_and_the_folder(void **state)
 {
     (void)state;
-    stand_in_write("env", "# a comment\n\nFROM_FILE=\"two words\"\nexport OTHER=1=2\n", 0600);
+    stand_in_write("env", "# a comment\n\nFROM_FILE=\"two words\" \nexport OTHER=1=2\t\r\n", 0600);
     char file[128];
     stand_in_path("env", file, sizeof file);
     setenv("TUTTI_HERE", "passed", 1);

@@ -69,7 +69,9 @@ static void unquote(char *value)
 
 static const char *take_line(struct exports *exports, char *line)
 {
-    line[strcspn(line, "\r\n")] = '\0';
+    size_t length = strcspn(line, "\r\n");
+    while (length > 0 && strchr(" \t", line[length - 1])) length--;
+    line[length] = '\0';
     line += strspn(line, " \t");
     if (strncmp(line, "export ", 7) == 0) line += 7 + strspn(line + 7, " \t");
     if (*line == '\0' || *line == '#') return NULL;
