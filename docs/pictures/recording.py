@@ -71,11 +71,14 @@ def prepare(build, folder):
 
 
 def run(command, folder, environment):
-    """Runs a command in a terminal.  Returns its lines, each with the time at which it was complete."""
+    """Runs a command in a terminal.  Returns its lines, each with the time at which it was complete.
+
+    Standard error is no terminal, because programs write their progress there, over and over in one line.
+    """
     master, slave = pty.openpty()
     process = subprocess.Popen(
         ["bash", "-c", f"stty cols {COLUMNS}; {command}"], cwd=folder, env=environment, stdin=slave, stdout=slave,
-        stderr=slave, start_new_session=True,
+        stderr=subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
     os.close(slave)
     began, text, lines = time.monotonic(), "", []
@@ -90,7 +93,9 @@ def run(command, folder, environment):
         *whole, text = (text + data.decode()).split("\n")
         lines += [(time.monotonic() - began, line.rstrip("\r")) for line in whole]
     os.close(master)
-    process.wait()
+    errors = process.communicate()[1].decode()
+    if errors:
+        sys.exit(f"{command}: {errors}")
     return lines
 
 
