@@ -2,7 +2,7 @@
 
 - Each function that the libraries export has a comment in a header, which becomes its manual page.
 - The manual pages contain nothing that groff warns about, and the comments nothing that Doxygen does.
-- docs/README.md lists every page of docs.
+- docs/README.md lists every page of docs, and the web site's tables of contents every page of it.
 - docs/kubernetes.yaml is a Service and a Job that fit each other, with options that tutti-run has.
 """
 
@@ -44,6 +44,17 @@ def check_index(wrong):
         index = set(re.findall(r"\]\(([\w-]+\.md)", file.read()))
     there = {os.path.basename(path) for path in glob.glob(os.path.join(DOCS, "*.md"))} - {"README.md"}
     wrong += [f"docs/README.md does not list {name}" for name in sorted(there - index)]
+
+
+def check_site(wrong):
+    with tempfile.TemporaryDirectory() as folder:
+        script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site.py")
+        subprocess.run([sys.executable, script, folder], check=True)
+        there = {os.path.relpath(path, folder)[:-3] for path in glob.glob(f"{folder}/**/*.md", recursive=True)}
+        with open(os.path.join(folder, "index.md"), encoding="utf-8") as file:
+            tables = re.findall(r"```{toctree}\n(.*?)```", file.read(), re.S)
+    listed = {line for table in tables for line in table.splitlines()}
+    wrong += [f"{name}: no table of contents of the web site has it" for name in sorted(there - listed - {"index"})]
 
 
 def check_roff(wrong):
@@ -101,6 +112,7 @@ def main():
     wrong = []
     check_functions(wrong)
     check_index(wrong)
+    check_site(wrong)
     check_roff(wrong)
     check_doxygen(wrong)
     check_manifest(wrong)
