@@ -192,7 +192,8 @@ static void on_limit(uv_timer_t *timer)
 {
     struct job *job = timer->data;
     char why[128];
-    snprintf(why, sizeof why, "no answer within %g s (--ssh-timeout)", (double)job->options->ssh_timeout_ms / 1000);
+    snprintf(why, sizeof why, "no answer within %g s (--ssh-timeout); try the command \"true\" there over ssh",
+             (double)job->options->ssh_timeout_ms / 1000);
     for (int i = 0; i < job->n && !job->ending; i++)
         if (job->ssh->nodes[i].state == SSH_CONNECTING && !job->ranks[i].ended) lose(job, i, why);
 }
