@@ -153,6 +153,7 @@ struct fabric_link {
     struct fabric *fabric;
     int32_t rank;
     uint8_t state;
+    bool is_trial;                   /* made for a measurement and not asked for since, so its failure is no loss */
     uint8_t repeats;                 /* repeats of this rank's request after the peer closed it unread */
     int64_t deadline_ns;             /* deadline of connecting; extended while the peer's host answers */
     int64_t last_ns;                 /* limit of these extensions: the group's timeout */
@@ -317,6 +318,8 @@ void fabric_unqueue(struct fabric_link *link, struct transport_write *write);
 
 /* fabric_link.c */
 int fabric_connect(struct fabric *fabric, int32_t rank);
+/* Connects for a measurement: if that fails, the rank is not lost before something else asks for the link. */
+int fabric_try_to_connect(struct fabric *fabric, int32_t rank);
 bool fabric_is_up(const struct fabric *fabric, int32_t rank);
 const char *fabric_lost(const struct fabric *fabric, int32_t rank);
 bool fabric_is_flushed(const struct fabric *fabric, int32_t rank);

@@ -73,6 +73,7 @@ int fabric_connect(struct fabric *fabric, int32_t rank)
 {
     struct fabric_link *link = fabric_make_link(fabric, rank);
     if (link == NULL) return TUTTI_ERR_NO_MEMORY;
+    link->is_trial = false;
     if (link->state == FABRIC_IDLE) {
         int status = fabric->kind->connect(link);
         if (status != TUTTI_OK) return status;
@@ -95,9 +96,23 @@ void fabric_drop(struct fabric *fabric, int32_t rank, const char *why, bool noti
     if (notify && !fabric->closing) fabric->config.events->lost(fabric->config.user, rank, link->why);
 }
 
+int fabric_try_to_connect(struct fabric *fabric, int32_t rank)
+{
+    bool is_first = fabric->link[rank] == NULL || fabric->link[rank]->state == FABRIC_IDLE;
+    int status = fabric_connect(fabric, rank);
+    if (status == TUTTI_OK) fabric->link[rank]->is_trial = is_first;
+    return status;
+}
+
 void fabric_fail_connecting(struct fabric_link *link, const char *what)
 {
     char why[160];
+    if (link->is_trial && fabric_is_connecting(link)) {
+        link->fabric->kind->end(link);
+        fabric_set_state(link, FABRIC_IDLE);
+        link->repeats = 0;
+        return;
+    }
     snprintf(why, sizeof why, "%s at %s", what, link->address_text);
     fabric_drop(link->fabric, link->rank, why, true);
 }
