@@ -9,6 +9,8 @@
 #ifndef OWN_LINE_H
 #define OWN_LINE_H
 
+#include <stddef.h>
+
 static inline void own_line(const void *line)
 {
 #if defined __x86_64__
@@ -18,6 +20,13 @@ static inline void own_line(const void *line)
 #else
     __builtin_prefetch(line, 1);
 #endif
+}
+
+/* Asks for the lines of `bytes` from `from` on. */
+static inline void own_lines(const void *from, size_t bytes)
+{
+    enum { LINE = 64 };
+    for (size_t at = 0; at < bytes; at += LINE) own_line((const char *)from + at);
 }
 
 #endif

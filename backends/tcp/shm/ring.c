@@ -67,11 +67,10 @@ static void own_next(const struct shm *shm, const struct shm_peer *peer, size_t 
     struct shm_slot *slot = slot_at(shm, peer->out, peer->slots_written);
     own_line(slot);
     if (bytes <= SHM_TINY || bytes > OWN_MAX) return;
-    bool is_inline = bytes <= SHM_INLINE;
-    const char *line = is_inline ? (const char *)&slot->size
-                                 : ring_bytes(shm, peer->out, contiguous_at(shm, peer->bytes_written, bytes));
-    const char *end = is_inline ? (const char *)slot->payload + bytes : line + bytes;
-    for (; line < end; line += SHM_LINE) own_line(line);
+    if (bytes <= SHM_INLINE)
+        own_lines(&slot->size, offsetof(struct shm_slot, payload) - offsetof(struct shm_slot, size) + bytes);
+    else
+        own_lines(ring_bytes(shm, peer->out, contiguous_at(shm, peer->bytes_written, bytes)), bytes);
 }
 
 /* Writes a message to the ring.  Returns false if there is no space. */

@@ -44,8 +44,7 @@ static void own_next(const struct coll_segment *segment, const struct coll_op *o
     enum { OWN_MAX = 256 }; /* asking for more data takes longer than it saves */
     own_line(coll_slot_of(segment, segment->rank, next_step(op)));
     if (op->path != COLL_EAGER || op->in_bytes <= COLL_INLINE || op->in_bytes > OWN_MAX || !op->has_input) return;
-    const char *next = coll_small_of(segment, segment->rank, next_step(op));
-    for (size_t at = 0; at < op->in_bytes; at += SHM_LINE) own_line(next + at);
+    own_lines(coll_small_of(segment, segment->rank, next_step(op)), op->in_bytes);
 }
 
 static void post_step(struct coll_segment *segment, struct coll_op *op)
