@@ -19,6 +19,8 @@
 #define SYS_close_range 436 /* on all processors; older C libraries do not name it */
 #endif
 
+enum { ARGUMENTS_MAX = 32, LIMIT_FIRST_MS = 500, LIMIT_LAST_MS = 32000 };
+
 const char *launch_path(void)
 {
     const char *path = getenv("TUTTI_RUN");
@@ -51,7 +53,7 @@ _Noreturn void launch_exec(char **argv, int in, int out, int err, int terminal)
 
 struct launch launch_start_from(int in, const char *const *arguments)
 {
-    char *argv[32] = {(char *)(uintptr_t)launch_path()};
+    char *argv[ARGUMENTS_MAX] = {(char *)(uintptr_t)launch_path()};
     for (int i = 0; arguments[i]; i++) argv[i + 1] = (char *)(uintptr_t)arguments[i];
     int out[2], err[2];
     assert_int_equal(pipe2(out, O_CLOEXEC), 0);
@@ -167,6 +169,19 @@ struct launch launch_run(const char *const *arguments)
     launch_finish(&launch);
     launch_nothing_left();
     return launch;
+}
+
+struct launch launch_run_to_limit(const char *const *arguments, const char *word, int n)
+{
+    char limit[16];
+    const char *all[ARGUMENTS_MAX] = {"--timeout", limit};
+    for (int i = 0; arguments[i]; i++) all[i + 2] = arguments[i];
+    for (int ms = LIMIT_FIRST_MS;; ms *= 2) {
+        snprintf(limit, sizeof limit, "%g", ms / 1000.0);
+        struct launch launch = launch_run(all);
+        if (ms >= LIMIT_LAST_MS || text_count(launch.out.data, word) >= n) return launch;
+        launch_free(&launch);
+    }
 }
 
 void launch_free(struct launch *launch)

@@ -19,7 +19,7 @@
 
 #include "text.h"
 
-#define LAUNCH_HANG_MS 60000
+#define LAUNCH_HANG_MS 120000
 
 struct text {
     char *data; /* NUL-terminated after `used` bytes */
@@ -36,6 +36,9 @@ struct launch {
 
 #define ARGS(...) ((const char *const[]){__VA_ARGS__, NULL})
 #define RUN(...) launch_run(ARGS(__VA_ARGS__))
+
+/* In a rank's script whose $0 is a folder: waits until the folder has the file.  The wait ends with the launcher. */
+#define AWAIT(file) "until test -e $0/" file "; do sleep 0.01; done; "
 
 /* Returns the path of tutti-run: TUTTI_RUN, or the built one. */
 const char *launch_path(void);
@@ -54,6 +57,10 @@ struct launch launch_on_terminal(const char *const *command);
 
 /* Starts tutti-run and waits for its end.  Fails the test if a process is left. */
 struct launch launch_run(const char *const *arguments);
+
+/* Runs a job with the option --timeout, a longer one each time, until its ranks have printed `word` n times before the
+ * limit ends them.  Ranks may take long to start. */
+struct launch launch_run_to_limit(const char *const *arguments, const char *word, int n);
 
 /* Appends the readable bytes to text.  At the end of the stream closes *fd and sets it to -1. */
 void launch_read(int *fd, struct text *text);

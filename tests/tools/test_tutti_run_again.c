@@ -8,6 +8,9 @@
 #include <tutti/tutti.h>
 
 #include "launch.h"
+#include "train/scratch_folder.h"
+
+enum { LOG_MAX = 1000 };
 
 static char self[4096];
 
@@ -44,32 +47,42 @@ static int fresh_main(void)
     return number("RANK") == 1 && number("TUTTI_RESTART_COUNT") < 2 ? 4 : 0;
 }
 
-/* Waits until members/log has the text, then prints the log on one line. */
-static int await_log(tutti_store *store, const char *text)
+/* Waits until members/log has the text, and copies the log. */
+static int await_log(tutti_store *store, const char *text, char log[LOG_MAX])
 {
-    char log[1000];
     size_t bytes;
     for (;; usleep(2000)) {
-        if (tutti_store_get(store, "members/log", log, sizeof log - 1, &bytes, LAUNCH_HANG_MS) != 0) return 6;
+        if (tutti_store_get(store, "members/log", log, LOG_MAX - 1, &bytes, LAUNCH_HANG_MS) != 0) return 6;
         log[bytes] = '\0';
-        if (strstr(log, text)) break;
+        if (strstr(log, text)) return 0;
     }
-    for (char *at = log; *at; at++) *at = *at == '\n' ? ',' : *at;
-    printf("log %s\n", log);
-    return 0;
+}
+
+/* Waits until members/log has a line. */
+static int await_main(const char *line)
+{
+    char text[32], log[LOG_MAX];
+    tutti_store *store = open_store();
+    snprintf(text, sizeof text, "%s\n", line);
+    int status = store ? await_log(store, text, log) : 6;
+    tutti_store_free(store);
+    return status;
 }
 
 /* Rank 0 is killed.  The others use the store afterwards, and its replacement ends with them. */
 static int members_main(void)
 {
+    char log[LOG_MAX];
     tutti_store *store = open_store();
     if (!store) return 6;
     if (number("TUTTI_MEMBER") == 0) {
-        if (await_log(store, "start 2\n") != 0) return 6;
+        if (await_log(store, "start 2\n", log) != 0) return 6;
         kill(getpid(), SIGKILL);
     }
     if (number("TUTTI_NEWCOMER") == 1) printf("newcomer %d rank %d\n", number("TUTTI_MEMBER"), number("RANK"));
-    int status = await_log(store, "end 0\nstart 3\n");
+    int status = await_log(store, "end 0\nstart 3\n", log);
+    for (char *at = log; *at; at++) *at = *at == '\n' ? ',' : *at;
+    printf("log %s\n", log);
     if (status == 0) status = tutti_store_barrier(store, "all", 3, LAUNCH_HANG_MS);
     tutti_store_free(store);
     return status;
@@ -95,14 +108,17 @@ static void a_failure_restarts_all_ranks(void **state)
     launch_free(&launch);
 }
 
+/* Rank 1 fails once rank 0 has printed. */
 static void restarts_are_counted_and_limited(void **state)
 {
     (void)state;
     static const char script[] = "echo $TUTTI_ON_FAILURE $TUTTI_RESTART_COUNT $TORCHELASTIC_RESTART_COUNT "
-                                 "$TORCHELASTIC_MAX_RESTARTS $TORCHELASTIC_RUN_ID; test $RANK = 0 || "
-                                 "{ echo why $TUTTI_RESTART_COUNT >&2; exit 3; }; sleep 600";
+                                 "$TORCHELASTIC_MAX_RESTARTS $TORCHELASTIC_RUN_ID; "
+                                 "test $RANK = 1 || { touch $0/$TUTTI_RESTART_COUNT; exec sleep 600; }; " AWAIT(
+                                     "$TUTTI_RESTART_COUNT") "echo why $TUTTI_RESTART_COUNT >&2; exit 3";
     setenv("TUTTI_RESTART_COUNT", "77", 1);
-    struct launch launch = RUN("-n", "2", RESTART("2"), "--on-failure=restart", "--rdzv-id=job7", "sh", "-c", script);
+    struct launch launch =
+        RUN("-n", "2", RESTART("2"), "--on-failure=restart", "--rdzv-id=job7", "sh", "-c", script, folder);
     unsetenv("TUTTI_RESTART_COUNT");
     assert_int_equal(launch.status, 3);
     assert_int_equal(text_count(launch.out.data, "restart 0 0 2 job7\n"), 2);
@@ -117,16 +133,17 @@ static void restarts_are_counted_and_limited(void **state)
     launch_free(&launch);
 }
 
-/* Rank 0 has succeeded, rank 1 fails, and rank 2 fails differently when it is ended.  The next round is longer than the
- * time for that. */
+/* Rank 0 has succeeded and was reaped, rank 1 fails, and rank 2 fails differently when it is ended.  The next round is
+ * longer than the time for that. */
 static void all_are_restarted_whatever_has_become_of_them(void **state)
 {
     (void)state;
     static const char script[] =
-        "echo here; test $TUTTI_RESTART_COUNT = 1 && { sleep 0.5; exit 0; }; test $RANK = 0 && exit 0; "
-        "test $RANK = 2 || { sleep 0.2; exit 3; }; trap 'exit 9' TERM; "
-        "while :; do sleep 0.02; done";
-    struct launch launch = RUN("-n", "3", "--grace=0.3", RESTART("1"), "sh", "-c", script);
+        "echo here; test $TUTTI_RESTART_COUNT = 1 && { sleep 0.5; exit 0; }; "
+        "test $RANK = 0 && { echo $$ >$0/new && mv $0/new $0/pid; exit 0; }; "
+        "test $RANK = 2 && { trap 'exit 9' TERM; touch $0/ready; while :; do sleep 0.02; done; }; " AWAIT("ready")
+            AWAIT("pid") "while kill -0 $(cat $0/pid) 2>/dev/null; do sleep 0.01; done; exit 3";
+    struct launch launch = RUN("-n", "3", "--grace=0.3", RESTART("1"), "sh", "-c", script, folder);
     assert_int_equal(launch.status, 0);
     assert_int_equal(text_count(launch.out.data, "here\n"), 6);
     assert_has(&launch.err, "because rank 1 exited with code 3\n");
@@ -151,7 +168,7 @@ static void restarts_leak_nothing(void **state)
 static struct launch start_waiting(const char *backoff)
 {
     struct launch launch =
-        launch_start(ARGS("-n", "2", "--max-restarts=3", "--backoff", backoff, "--timeout=5", "sh", "-c", "exit 3"));
+        launch_start(ARGS("-n", "2", "--max-restarts=3", "--backoff", backoff, "--timeout=600", "sh", "-c", "exit 3"));
     int64_t deadline = launch_now_ms() + LAUNCH_HANG_MS;
     while (text_count(launch.err.data, "restart 1 of 3") < 1) launch_step(&launch, deadline);
     return launch;
@@ -194,9 +211,12 @@ static void an_interrupted_job_is_not_restarted(void **state)
 static void an_interrupt_while_ranks_end_prevents_the_restart(void **state)
 {
     (void)state;
-    struct launch launch = launch_start(ARGS("-n", "2", RESTART("3"), "sh", "-c",
-                                             "test $RANK = 0 || { sleep 0.2; exit 3; }; trap 'echo ending' TERM; "
-                                             "trap 'exit 6' INT; while :; do sleep 0.02; done"));
+    struct launch launch = launch_start(
+        ARGS("-n", "2", RESTART("3"), "--grace=600", "sh", "-c",
+             "test $RANK = 0 || { " AWAIT("ready") "exit 3; }; "
+                                                   "trap 'echo ending' TERM; trap 'exit 6' INT; touch $0/ready; "
+                                                   "while :; do sleep 0.02; done",
+             folder));
     launch_expect(&launch, "ending\n", 1);
     kill(launch.pid, SIGINT);
     launch_finish(&launch);
@@ -206,24 +226,26 @@ static void an_interrupt_while_ranks_end_prevents_the_restart(void **state)
     launch_free(&launch);
 }
 
-/* Writes a program that runs once. */
-static void write_vanishing(char *path)
+/* Writes a program that runs once.  Rank 1 removes it and fails, once rank 0 has read what to do meanwhile. */
+static void write_vanishing(char path[96], const char *meanwhile)
 {
-    int fd = mkstemp(path);
+    snprintf(path, 96, "%s/program", folder);
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0700);
     assert_true(fd >= 0);
-    dprintf(fd, "#!/bin/sh\ntest $RANK = 1 || sleep 0.4\nrm -f $0\nexit $RANK\n");
-    fchmod(fd, 0700);
+    dprintf(fd, "#!/bin/sh\ntest $RANK = 1 || { touch $0.read; %s; }\n", meanwhile);
+    dprintf(fd, "until test -e $0.read; do sleep 0.01; done\nrm $0\nexit 1\n");
     close(fd);
 }
 
 static void a_program_that_is_gone_ends_the_job(void **state)
 {
     (void)state;
-    char path[] = "/tmp/tutti-run-test-XXXXXX";
-    write_vanishing(path);
+    char path[96], message[128];
+    write_vanishing(path, "exec sleep 600");
     struct launch launch = RUN("-n", "2", RESTART("3"), path);
+    snprintf(message, sizeof message, "tutti-run: cannot run %s: ", path);
     assert_int_equal(launch.status, 127);
-    assert_has(&launch.err, "cannot run /tmp/tutti-run-test-");
+    assert_has(&launch.err, message);
     launch_free(&launch);
 }
 
@@ -247,9 +269,9 @@ static void members_have_variables(void **state)
 {
     (void)state;
     static const char script[] = "echo $TUTTI_ON_FAILURE $TUTTI_MEMBER $RANK ${TUTTI_NEWCOMER-no}; "
-                                 "test $RANK = 1 -a $TUTTI_MEMBER = 1 && exit 3; sleep 0.4";
+                                 "test $RANK = 1 -a $TUTTI_MEMBER = 1 && exit 3; exec $0 await 'start 2'";
     setenv("TUTTI_NEWCOMER", "1", 1); /* of the job in which this launcher runs */
-    struct launch launch = RUN("-n", "2", CONTINUE("2"), "sh", "-c", script);
+    struct launch launch = RUN("-n", "2", CONTINUE("2"), "sh", "-c", script, self);
     unsetenv("TUTTI_NEWCOMER");
     assert_int_equal(launch.status, 0);
     assert_has(&launch.out, "[0] continue 0 0 no\n");
@@ -258,31 +280,36 @@ static void members_have_variables(void **state)
     launch_free(&launch);
 }
 
+/* Runs two ranks, of which rank 0 waits for rank 1's end. */
+static int run_to_end_of_1(const char *rank_1, const char *then)
+{
+    char script[128];
+    snprintf(script, sizeof script, "test $RANK = 1 && %s; $0 await 'end 1' && %s", rank_1, then);
+    struct launch launch = RUN("-n", "2", "--on-failure=continue", "sh", "-c", script, self);
+    int status = launch.status;
+    launch_free(&launch);
+    return status;
+}
+
 /* A failure counts unless a member succeeds after it. */
 static void the_exit_status_is_that_of_the_last_ones(void **state)
 {
     (void)state;
-    struct launch launch = RUN("-n", "2", "--on-failure=continue", "sh", "-c", "test $RANK = 1 && exit 3; sleep 0.3");
-    assert_int_equal(launch.status, 0);
-    launch_free(&launch);
-    launch = RUN("-n", "2", "--on-failure=continue", "sh", "-c", "test $RANK = 1 || { sleep 0.3; exit 4; }");
-    assert_int_equal(launch.status, 4);
-    launch_free(&launch);
-    launch = RUN("-n", "2", "--on-failure=continue", "sh", "-c", "test $RANK = 1 && kill -9 $$; sleep 0.3; exit 4");
-    assert_int_equal(launch.status, 128 + SIGKILL);
-    launch_free(&launch);
+    assert_int_equal(run_to_end_of_1("exit 3", "exit 0"), 0);
+    assert_int_equal(run_to_end_of_1("exit 0", "exit 4"), 4);
+    assert_int_equal(run_to_end_of_1("kill -9 $$", "exit 4"), 128 + SIGKILL);
 }
 
 static void replacements_that_fail_at_once_are_limited(void **state)
 {
     (void)state;
-    static const char script[] = "test $RANK = 1 && exit 3; sleep 1.2; exit 0";
-    struct launch launch = RUN("-n", "2", "--replace=2", "--backoff=0", "sh", "-c", script);
+    static const char script[] = "test $RANK = 1 && exit 3; exec $0 await \"end $1\"";
+    struct launch launch = RUN("-n", "2", "--replace=2", "--backoff=0", "sh", "-c", script, self, "3");
     assert_int_equal(launch.status, 0);
     assert_int_equal(text_count(launch.err.data, " starts in its place"), 2);
     assert_has(&launch.err, "without a replacement: all 2 are used\n");
     launch_free(&launch);
-    launch = RUN("-n", "2", "--replace=1000", "--backoff=0", "sh", "-c", script);
+    launch = RUN("-n", "2", "--replace=1000", "--backoff=0", "sh", "-c", script, self, "6");
     assert_int_equal(launch.status, 0);
     assert_int_equal(text_count(launch.err.data, " starts in its place"), 5);
     assert_has(&launch.err, "without a replacement: 6 processes in its place ended early\n");
@@ -303,11 +330,13 @@ static void no_replacement_outlives_the_time_limit(void **state)
 static void a_replacement_that_cannot_run_is_a_failed_one(void **state)
 {
     (void)state;
-    char path[] = "/tmp/tutti-run-test-XXXXXX";
-    write_vanishing(path);
+    char path[96], message[128], meanwhile[sizeof self + 32];
+    snprintf(meanwhile, sizeof meanwhile, "exec %s await 'end 3'", self);
+    write_vanishing(path, meanwhile);
     struct launch launch = RUN("-n", "2", CONTINUE("2"), path);
+    snprintf(message, sizeof message, "tutti-run: cannot run %s: ", path);
     assert_int_equal(launch.status, 0);
-    assert_int_equal(text_count(launch.err.data, "tutti-run: cannot run /tmp/tutti-run-test-"), 2);
+    assert_int_equal(text_count(launch.err.data, message), 2);
     assert_has(&launch.err, "member 3 in rank 1's place (pid 0) exited with code 127");
     launch_free(&launch);
 }
@@ -315,18 +344,18 @@ static void a_replacement_that_cannot_run_is_a_failed_one(void **state)
 static void each_member_has_log_files(void **state)
 {
     (void)state;
-    char dir[] = "/tmp/tutti-run-test-XXXXXX", option[64], script[256];
-    assert_non_null(mkdtemp(dir));
-    snprintf(option, sizeof option, "--log-dir=%s", dir);
-    struct launch launch =
-        RUN("-n", "2", CONTINUE("1"), option, "sh", "-c",
-            "echo member $TUTTI_MEMBER; test $TUTTI_MEMBER != 1 || { echo why >&2; exit 3; }; sleep 0.3");
+    char option[80], script[256];
+    snprintf(option, sizeof option, "--log-dir=%s", folder);
+    struct launch launch = RUN("-n", "2", CONTINUE("1"), option, "sh", "-c",
+                               "echo member $TUTTI_MEMBER; test $TUTTI_MEMBER != 1 || { echo why >&2; exit 3; }; "
+                               "exec $0 await 'start 2'",
+                               self);
     assert_int_equal(launch.status, 0);
     assert_int_equal(text_count(launch.err.data, "rank_1.err:\n    why\n"), 1);
     snprintf(script, sizeof script,
              "cd %s && test \"$(cat rank_0.out rank_1.out rank_1.2.out | tr '\\n' ,)\" = "
-             "'member 0,member 1,member 2,' && rm -r %s",
-             dir, dir);
+             "'member 0,member 1,member 2,'",
+             folder);
     assert_int_equal(system(script), 0);
     launch_free(&launch);
 }
@@ -354,8 +383,8 @@ static void signals_end_members_for_good(void **state)
 static void the_timeout_ends_the_wait_for_replacements(void **state)
 {
     (void)state;
-    struct launch launch =
-        RUN("-n", "2", "--replace=9", "--backoff=1", "--timeout=0.5", "sh", "-c", "echo ready; exit 3");
+    struct launch launch = launch_run_to_limit(
+        ARGS("-n", "2", "--replace=9", "--backoff=600", "sh", "-c", "echo ready; exit 3"), "ready\n", 2);
     assert_int_equal(launch.status, 124);
     assert_int_equal(text_count(launch.out.data, "ready\n"), 2);
     launch_free(&launch);
@@ -379,23 +408,24 @@ int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "fresh") == 0) return fresh_main();
     if (argc > 1 && strcmp(argv[1], "members") == 0) return members_main();
+    if (argc > 2 && strcmp(argv[1], "await") == 0) return await_main(argv[2]);
     if (realpath("/proc/self/exe", self) == NULL) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_failure_restarts_all_ranks),
-        cmocka_unit_test(restarts_are_counted_and_limited),
-        cmocka_unit_test(all_are_restarted_whatever_has_become_of_them),
+        CASE(restarts_are_counted_and_limited),
+        CASE(all_are_restarted_whatever_has_become_of_them),
         cmocka_unit_test(restarts_leak_nothing),
         cmocka_unit_test(the_time_between_rounds_can_be_interrupted),
         cmocka_unit_test(an_interrupted_job_is_not_restarted),
-        cmocka_unit_test(an_interrupt_while_ranks_end_prevents_the_restart),
-        cmocka_unit_test(a_program_that_is_gone_ends_the_job),
+        CASE(an_interrupt_while_ranks_end_prevents_the_restart),
+        CASE(a_program_that_is_gone_ends_the_job),
         cmocka_unit_test(the_store_outlives_rank_0),
         cmocka_unit_test(members_have_variables),
         cmocka_unit_test(the_exit_status_is_that_of_the_last_ones),
         cmocka_unit_test(replacements_that_fail_at_once_are_limited),
         cmocka_unit_test(no_replacement_outlives_the_time_limit),
-        cmocka_unit_test(a_replacement_that_cannot_run_is_a_failed_one),
-        cmocka_unit_test(each_member_has_log_files),
+        CASE(a_replacement_that_cannot_run_is_a_failed_one),
+        CASE(each_member_has_log_files),
         cmocka_unit_test(signals_end_members_for_good),
         cmocka_unit_test(the_timeout_ends_the_wait_for_replacements),
         cmocka_unit_test(a_killed_launcher_starts_no_replacement),
