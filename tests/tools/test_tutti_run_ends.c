@@ -1,5 +1,6 @@
 /* tutti-run: the end of a job.  Failures and their messages, signals, the launcher's own death, a terminal. */
 #include "launch.h"
+#include "train/scratch_folder.h"
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -88,10 +89,12 @@ static void the_first_failure_by_time_counts(void **state)
 static void the_last_lines_stand_at_the_end(void **state)
 {
     (void)state;
-    struct launch launch = RUN("-n", "3", "sh", "-c",
-                               "test $RANK = 1 || { trap 'echo noise >&2; exit' TERM; echo up; "
-                               "while :; do sleep 0.02; done; }; sleep 0.2; "
-                               "for i in a b c d e f g h i j k l; do echo line $i >&2; done; printf why >&2; exit 3");
+    struct launch launch =
+        RUN("-n", "3", "sh", "-c",
+            "test $RANK = 1 || { trap 'echo noise >&2; exit' TERM; touch $0/$RANK; "
+            "while :; do sleep 0.02; done; }; " AWAIT("0")
+                AWAIT("2") "for i in a b c d e f g h i j k l; do echo line $i >&2; done; printf why >&2; exit 3",
+            folder);
     assert_int_equal(launch.status, 3);
     char *report = strstr(launch.err.data, "tutti-run: rank 1 exited with code 3; the last lines of its stderr:\n");
     assert_non_null(report);
@@ -109,9 +112,10 @@ static void the_last_lines_stand_at_the_end(void **state)
 static void a_rank_that_ignores_sigterm_is_killed_after_the_grace(void **state)
 {
     (void)state;
-    struct launch launch = RUN("-n", "2", "--grace", "0.2", "sh", "-c",
-                               "test $RANK = 0 && { trap '' TERM; echo up; while :; do sleep 0.05; done; }; "
-                               "sleep 0.3; exit 9");
+    struct launch launch =
+        RUN("-n", "2", "--grace", "0.2", "sh", "-c",
+            "test $RANK = 0 && { trap '' TERM; touch $0/up; while :; do sleep 0.05; done; }; " AWAIT("up") "exit 9",
+            folder);
     assert_int_equal(launch.status, 9);
     assert_has(&launch.err, "rank 0 (pid ");
     assert_has(&launch.err, "did not end within 0.2 s of SIGTERM: killed");
@@ -135,8 +139,8 @@ static void helpers_end_with_their_rank(void **state)
 static void a_daemon_with_our_pipe_does_not_hold_us_up(void **state)
 {
     (void)state;
-    struct launch launch =
-        launch_start(ARGS("-n", "2", "sh", "-c", "setsid sh -c 'echo $$; exec sleep 600' & sleep 0.3"));
+    struct launch launch = launch_start(ARGS(
+        "-n", "2", "sh", "-c", "setsid sh -c 'echo $$; touch $0/$RANK; exec sleep 600' $0 & " AWAIT("$RANK"), folder));
     launch_expect(&launch, "\n", 2);
     launch_wait(&launch);
     int first = 0, second = 0;
@@ -335,10 +339,10 @@ int main(void)
         cmocka_unit_test(the_exit_status_is_the_first_failures),
         cmocka_unit_test(a_rank_that_succeeds_ends_nobody),
         cmocka_unit_test(the_first_failure_by_time_counts),
-        cmocka_unit_test(the_last_lines_stand_at_the_end),
-        cmocka_unit_test(a_rank_that_ignores_sigterm_is_killed_after_the_grace),
+        CASE(the_last_lines_stand_at_the_end),
+        CASE(a_rank_that_ignores_sigterm_is_killed_after_the_grace),
         cmocka_unit_test(helpers_end_with_their_rank),
-        cmocka_unit_test(a_daemon_with_our_pipe_does_not_hold_us_up),
+        CASE(a_daemon_with_our_pipe_does_not_hold_us_up),
         cmocka_unit_test(a_timeout_ends_the_job),
         cmocka_unit_test(signals_are_passed_on),
         cmocka_unit_test(an_interrupted_job_ends_without_noise),
