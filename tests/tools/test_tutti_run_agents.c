@@ -8,8 +8,10 @@
 #include "launch.h"
 #include "loopback.h"
 #include "run/plan.h"
+#include "train/scratch_folder.h"
 
 static char token[] = "/tmp/tutti-run-test-XXXXXX", endpoint[64];
+static uint16_t port;
 
 /* ---- texts in the store ----------------------------------------------------------------------------------------- */
 
@@ -71,17 +73,26 @@ static void plans_are_checked(void **state)
 /* Starts a launcher of one job that finds the others at the endpoint. */
 #define NODE(nodes, ...)                                                                                               \
     launch_start(ARGS("-n", "2", "--nnodes", nodes, "--rdzv-endpoint", endpoint, "--token-file", token, "--timeout",   \
-                      "50", "--backoff=0.05", __VA_ARGS__))
-#define QUICK "--rdzv-conf", "last_call_timeout=0.2,join_timeout=40"
+                      "100", "--backoff=0.05", __VA_ARGS__))
+#define QUICK "--rdzv-conf", "last_call_timeout=0.2,join_timeout=80"
+
+/* After this time without a word a node is lost.  A starved one is not. */
+#define SILENT_MS "2000"
+#define SILENT_S "2"
 
 #define TELL "echo round $TUTTI_RESTART_COUNT rank $RANK of $WORLD_SIZE node $GROUP_RANK; "
 #define FOREVER "exec sleep 600"
 
+static void choose_endpoint(void)
+{
+    port = loopback_free_port();
+    snprintf(endpoint, sizeof endpoint, "127.0.0.1:%d", port);
+}
+
 static int set_up(void **state)
 {
-    (void)state;
-    snprintf(endpoint, sizeof endpoint, "127.0.0.1:%d", loopback_free_port());
-    return 0;
+    choose_endpoint();
+    return scratch_folder_make(state);
 }
 
 static void finish(struct launch *launch, int status)
@@ -90,17 +101,19 @@ static void finish(struct launch *launch, int status)
     if (launch->status != status) fail_msg("status %d: %s%s", launch->status, launch->out.data, launch->err.data);
 }
 
+/* Rank 3 fails once rank 0 runs. */
 static void ranks_of_two_nodes_restart_together(void **state)
 {
     (void)state;
-    static const char script[] = TELL "test $TUTTI_RESTART_COUNT = 1 && exit 0; test $RANK = 3 && exit 7; " FOREVER;
-    char port[32];
-    snprintf(port, sizeof port, "--master-port=%s", strchr(endpoint, ':') + 1);
+    static const char script[] = TELL "test $TUTTI_RESTART_COUNT = 1 && exit 0; test $RANK = 0 && touch $0/0; "
+                                      "test $RANK = 3 && { " AWAIT("0") "exit 7; }; " FOREVER;
+    char option[32];
+    snprintf(option, sizeof option, "--master-port=%d", port);
     struct launch nodes[2];
     for (int node = 1; node >= 0; node--)
-        nodes[node] =
-            launch_start(ARGS("-n", "2", "--nnodes=2", "--node-rank", node ? "1" : "0", port, "--master-addr=127.0.0.1",
-                              "--token-file", token, "--max-restarts=2", "--backoff=0.05", "sh", "-c", script));
+        nodes[node] = launch_start(ARGS("-n", "2", "--nnodes=2", "--node-rank", node ? "1" : "0", option,
+                                        "--master-addr=127.0.0.1", "--token-file", token, "--max-restarts=2",
+                                        "--backoff=0.05", "sh", "-c", script, folder));
     for (int node = 0; node < 2; node++) {
         char line[64];
         finish(&nodes[node], 0);
@@ -132,7 +145,7 @@ static void nodes_join_and_are_lost(void **state)
 {
     (void)state;
     static const char script[] = TELL "test $TUTTI_RESTART_COUNT = 2 || " FOREVER;
-    setenv("TUTTI_SILENT_MS", "400", 1);
+    setenv("TUTTI_SILENT_MS", SILENT_MS, 1);
     struct launch first = NODE("1:2", QUICK, "sh", "-c", script);
     launch_expect(&first, " of 2 node 0\n", 2);
     struct launch second = NODE("1:2", QUICK, "sh", "-c", script);
@@ -145,7 +158,7 @@ static void nodes_join_and_are_lost(void **state)
     assert_int_equal(text_count(first.out.data, "round 2 rank "), 2);
     assert_has(&first.err, " joins\n");
     assert_has(&first.err, "restart 1 of 3 in 0.05 s, because node ");
-    assert_has(&first.err, "is lost: silent for 0.4 s\n");
+    assert_has(&first.err, "is lost: silent for " SILENT_S " s\n");
     launch_free(&first);
     launch_free(&second);
     launch_nothing_left();
@@ -159,7 +172,7 @@ static void a_node_takes_the_place_of_one_that_left(void **state)
     struct launch nodes[3];
     for (int i = 0; i < 2; i++) {
         nodes[i] = NODE("2", "--max-restarts=1", QUICK, "sh", "-c", script);
-        usleep(i ? 0 : 300000); /* the first one runs the store */
+        if (i == 0) loopback_await(port); /* the first one runs the store */
     }
     launch_expect(&nodes[1], "round 0 ", 2);
     kill(nodes[1].pid, SIGTERM);
@@ -177,15 +190,15 @@ static void a_node_takes_the_place_of_one_that_left(void **state)
 static void a_spare_node_replaces_a_lost_one(void **state)
 {
     (void)state;
-    static const char script[] = "echo member $TUTTI_MEMBER rank $RANK node $GROUP_RANK ${TUTTI_NEWCOMER-no}; "
-                                 "test $TUTTI_MEMBER -lt 4 || exit 0; test $RANK -lt 2 || " FOREVER
-                                 "; trap 'exit 0' USR1; while :; do sleep 0.02; done";
-    setenv("TUTTI_SILENT_MS", "400", 1);
+    static const char script[] =
+        "trap 'exit 0' USR1; echo member $TUTTI_MEMBER rank $RANK node $GROUP_RANK ${TUTTI_NEWCOMER-no}; "
+        "test $TUTTI_MEMBER -lt 4 || exit 0; test $RANK -lt 2 || " FOREVER "; while :; do sleep 0.02; done";
+    setenv("TUTTI_SILENT_MS", SILENT_MS, 1);
     struct launch nodes[3];
     for (int i = 0; i < 3; i++) {
         nodes[i] = NODE("2", "--replace=2", QUICK, "sh", "-c", script);
         if (i == 1) launch_expect(&nodes[1], "member ", 2);
-        usleep(i == 0 ? 300000 : 0);
+        if (i == 0) loopback_await(port);
     }
     launch_expect(&nodes[0], "rank 0 node 0 no\n", 1);
     launch_expect(&nodes[0], "rank 1 node 0 no\n", 1);
@@ -197,7 +210,7 @@ static void a_spare_node_replaces_a_lost_one(void **state)
     finish(&nodes[0], 0);
     finish(&nodes[2], 0);
     unsetenv("TUTTI_SILENT_MS");
-    assert_has(&nodes[0].err, "is lost: silent for 0.4 s; the other nodes go on\n");
+    assert_has(&nodes[0].err, "is lost: silent for " SILENT_S " s; the other nodes go on\n");
     assert_has(&nodes[0].err, "members 4 to 5 start on node ");
     for (int i = 0; i < 3; i++) launch_free(&nodes[i]);
     launch_nothing_left();
@@ -214,15 +227,15 @@ static void await_message(struct launch *launch, const char *message, int n)
 static void refused_replacements_are_given_back(void **state)
 {
     (void)state;
-    static const char script[] = "test $RANK -lt 2 || " FOREVER
-                                 "; test $TUTTI_MEMBER -lt 4 || { echo last $TUTTI_MEMBER; exit 0; }; echo ready; "
-                                 "trap 'exit $((3 * RANK))' USR1; while :; do sleep 0.02; done";
-    setenv("TUTTI_SILENT_MS", "400", 1);
+    static const char script[] =
+        "test $RANK -lt 2 || " FOREVER "; test $TUTTI_MEMBER -lt 4 || { echo last $TUTTI_MEMBER; exit 0; }; "
+        "trap 'exit $((3 * RANK))' USR1; echo ready; while :; do sleep 0.02; done";
+    setenv("TUTTI_SILENT_MS", SILENT_MS, 1);
     struct launch nodes[3];
     for (int i = 0; i < 3; i++) {
         nodes[i] = NODE("2", "--replace=1", QUICK, "sh", "-c", script);
         if (i == 1) launch_expect(&nodes[0], "ready\n", 2);
-        usleep(i == 0 ? 300000 : 0);
+        if (i == 0) loopback_await(port);
     }
     kill(nodes[1].pid, SIGKILL);
     finish(&nodes[1], 128 + SIGKILL);
@@ -245,7 +258,7 @@ static void a_node_that_waits_for_replacements_ends_with_the_job(void **state)
     for (int i = 0; i < 2; i++) {
         nodes[i] = NODE("2", "--replace=9", "--backoff=600", QUICK, "sh", "-c",
                         "test $RANK -gt 1 && exit 3; echo ready; " FOREVER);
-        usleep(i ? 0 : 300000);
+        if (i == 0) loopback_await(port);
     }
     launch_expect(&nodes[0], "ready\n", 2);
     await_message(&nodes[1], " starts in its place", 2);
@@ -261,11 +274,11 @@ static void the_loss_of_the_stores_node_ends_the_job(void **state)
     (void)state;
     static const int signals[] = {SIGKILL, SIGINT};
     for (int i = 0; i < 2; i++) {
-        set_up(state);
+        choose_endpoint();
         struct launch nodes[2];
         for (int k = 0; k < 2; k++) {
             nodes[k] = NODE("2", "--max-restarts=3", QUICK, "sh", "-c", TELL FOREVER);
-            usleep(k ? 0 : 300000);
+            if (k == 0) loopback_await(port);
         }
         launch_expect(&nodes[1], "round 0 ", 2);
         kill(nodes[0].pid, signals[i]);
@@ -293,6 +306,8 @@ static void waits_for_nodes_are_bounded(void **state)
     launch_nothing_left();
 }
 
+#define NODES_CASE(test) cmocka_unit_test_setup_teardown(test, set_up, scratch_folder_remove)
+
 int main(void)
 {
     int fd = mkstemp(token);
@@ -301,15 +316,15 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reports_are_checked),
         cmocka_unit_test(plans_are_checked),
-        cmocka_unit_test_setup(ranks_of_two_nodes_restart_together, set_up),
-        cmocka_unit_test_setup(all_nodes_end_with_the_status_of_the_failure, set_up),
-        cmocka_unit_test_setup(nodes_join_and_are_lost, set_up),
-        cmocka_unit_test_setup(a_node_takes_the_place_of_one_that_left, set_up),
-        cmocka_unit_test_setup(a_spare_node_replaces_a_lost_one, set_up),
-        cmocka_unit_test_setup(refused_replacements_are_given_back, set_up),
-        cmocka_unit_test_setup(a_node_that_waits_for_replacements_ends_with_the_job, set_up),
-        cmocka_unit_test_setup(the_loss_of_the_stores_node_ends_the_job, set_up),
-        cmocka_unit_test_setup(waits_for_nodes_are_bounded, set_up),
+        NODES_CASE(ranks_of_two_nodes_restart_together),
+        NODES_CASE(all_nodes_end_with_the_status_of_the_failure),
+        NODES_CASE(nodes_join_and_are_lost),
+        NODES_CASE(a_node_takes_the_place_of_one_that_left),
+        NODES_CASE(a_spare_node_replaces_a_lost_one),
+        NODES_CASE(refused_replacements_are_given_back),
+        NODES_CASE(a_node_that_waits_for_replacements_ends_with_the_job),
+        NODES_CASE(the_loss_of_the_stores_node_ends_the_job),
+        NODES_CASE(waits_for_nodes_are_bounded),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     unlink(token);
