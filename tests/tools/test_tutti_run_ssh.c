@@ -156,9 +156,9 @@ static void stdin_is_read_in_the_foreground_alone(void **state)
     char script[4500];
     (void)state;
     snprintf(script, sizeof script,
-             "set -m; %s --hosts a --timeout 30 sh -c 'echo ready; read x; echo \"<$x>\"' & sleep 0.3; fg",
+             "set -m; %s --hosts a --timeout 100 sh -c 'echo ready; read x; echo \"<$x>\"' & sleep 0.5; fg",
              launch_path());
-    setenv("TUTTI_SILENT_MS", "500", 1); /* the launcher looks five times in this time */
+    setenv("TUTTI_SILENT_MS", "1000", 1); /* the launcher looks five times in this time */
     struct launch launch = launch_on_terminal(ARGS("/bin/sh", "-c", script));
     unsetenv("TUTTI_SILENT_MS");
     launch_expect(&launch, "ready\r\n", 1);
@@ -272,7 +272,7 @@ static void ranks_end_with_a_killed_launcher(void **state)
 static void ranks_end_when_the_launcher_is_silent(void **state)
 {
     (void)state;
-    setenv("TUTTI_SILENT_MS", "300", 1);
+    setenv("TUTTI_SILENT_MS", "700", 1); /* three times this may be a starved launcher's silence */
     struct launch launch = launch_start(ARGS(HOSTS, "a,b", "sh", "-c", "echo pid $$; exec sleep 600"));
     unsetenv("TUTTI_SILENT_MS");
     launch_expect(&launch, "\n", 2);
@@ -339,28 +339,35 @@ static void all_hosts_start_again(void **state)
     (void)state;
     struct launch launch = RUN(HOSTS, "a,b", "--max-restarts=2", "--backoff=0", "sh", "-c",
                                "echo round $TUTTI_RESTART_COUNT of $TORCHELASTIC_MAX_RESTARTS; "
-                               "test $RANK = 0 || test $TUTTI_RESTART_COUNT = 1 || { sleep 0.2; exit 7; }; "
-                               "test $TUTTI_RESTART_COUNT = 1 || exec sleep 600");
+                               "test $TUTTI_RESTART_COUNT = 1 && exit; "
+                               "test $RANK = 0 && { touch $0/printed; exec sleep 600; }; " AWAIT("printed") "exit 7",
+                               stand_in_folder());
     assert_int_equal(launch.status, 0);
     assert_int_equal(text_count(launch.out.data, "round 0 of 2\n"), 2);
     assert_int_equal(text_count(launch.out.data, "round 1 of 2\n"), 2);
     assert_has(&launch.err, "restart 1 of 2 in 0 s, because host b exited with code 7");
     launch_free(&launch);
-    launch = RUN(HOSTS, "a", "--max-restarts=1", "--backoff=0", "--timeout=20", "sh", "-c",
+    launch = RUN(HOSTS, "a", "--max-restarts=1", "--backoff=0", "--timeout=100", "sh", "-c",
                  "cat; test $TUTTI_RESTART_COUNT = 1"); /* stdin is at its end in each round */
     assert_int_equal(launch.status, 0);
     launch_free(&launch);
 }
 
+/* Rank 0 has time after rank 1 has failed, and is asked before the time limit ends it. */
 static void ranks_can_write_records(void **state)
 {
     (void)state;
-    struct launch launch = RUN(HOSTS, "a,b", "-x", "TUTTI_RECORD_DIR=/nonexistent", "sh", "-c",
-                               "test $RANK = 0 || exit 3; sleep 0.6; echo noticed; exec sleep 600");
+    struct launch launch =
+        RUN(HOSTS, "a,b", "-x", "TUTTI_RECORD_DIR=/nonexistent", "sh", "-c",
+            "test $RANK = 0 || { " AWAIT("up") "echo $$ >$0/new && mv $0/new $0/failed; exit 3; }; touch $0/up; " AWAIT(
+                "failed") "while kill -0 $(cat $0/failed) 2>/dev/null; do sleep 0.01; done; "
+                          "sleep 0.2; echo noticed; exec sleep 600",
+            stand_in_folder());
     assert_has(&launch.out, "[0] noticed\n");
     launch_free(&launch);
-    launch = RUN(HOSTS, "a", "-x", "TUTTI_RECORD_DIR=/nonexistent", "-x", "TUTTI_RECORD_SIGNAL=1", "--timeout=1", "sh",
-                 "-c", "trap 'echo asked' USR2; while :; do sleep 0.02; done");
+    launch = launch_run_to_limit(ARGS(HOSTS, "a", "-x", "TUTTI_RECORD_DIR=/nonexistent", "-x", "TUTTI_RECORD_SIGNAL=1",
+                                      "sh", "-c", "trap 'echo asked' USR2; echo ready; while :; do sleep 0.02; done"),
+                                 "ready\n", 1);
     assert_int_equal(launch.status, 124);
     assert_has(&launch.out, "[0] asked\n");
     launch_free(&launch);

@@ -10,7 +10,7 @@
 
 static char self[4096];
 
-#define CONTINUE(n) "--on-failure=continue", "--replace", n, "--backoff=0.02", "--timeout=30"
+#define CONTINUE(n) "--on-failure=continue", "--replace", n, "--backoff=0.02", "--timeout=100"
 
 /* ---- a program -------------------------------------------------------------------------------------------------- */
 
@@ -42,12 +42,14 @@ static int await(const char *line)
 
 /* ---- replacements ----------------------------------------------------------------------------------------------- */
 
+/* The others end after the replacement. */
 static void a_failed_rank_is_replaced_on_its_host(void **state)
 {
     (void)state;
     struct launch launch = RUN(HOSTS, "a:1,b:2", CONTINUE("2"),
                                SCRIPT("echo $TUTTI_ON_FAILURE $TUTTI_MEMBER ${TUTTI_NEWCOMER-no} on $HOST_NAME; "
-                                      "test $TUTTI_MEMBER = 2 && { $0 'start 0' && exit 3; }; exec $0 'start 3'"));
+                                      "test $TUTTI_MEMBER = 2 && { $0 'start 0' && exit 3; }; "
+                                      "test $TUTTI_MEMBER = 3 && exec $0 'start 3'; exec $0 'end 3'"));
     assert_int_equal(launch.status, 0);
     assert_has(&launch.out, "[0] continue 0 no on a\n");
     assert_has(&launch.out, "[2] continue 2 no on b\n");
@@ -81,7 +83,7 @@ static void a_new_rank_0_reads_what_is_left_of_stdin(void **state)
 static void the_store_outlives_the_ranks_of_its_host(void **state)
 {
     (void)state;
-    struct launch launch = RUN(HOSTS, "a,b", "--on-failure=continue", "--timeout=30",
+    struct launch launch = RUN(HOSTS, "a,b", "--on-failure=continue", "--timeout=100",
                                SCRIPT("test $RANK = 0 && exit 3; $0 'end 0' && sleep 0.3 && exec $0 'end 0'"));
     assert_int_equal(launch.status, 0); /* a rank has succeeded after the failure */
     assert_int_equal(text_count(launch.out.data, ",end 0,"), 2);
@@ -128,15 +130,15 @@ static void the_job_ends_with_the_first_host(void **state)
 static void the_exit_status_is_that_of_the_last_ones(void **state)
 {
     (void)state;
-    struct launch launch = RUN(HOSTS, "a,b", "--on-failure=continue", "--timeout=30",
+    struct launch launch = RUN(HOSTS, "a,b", "--on-failure=continue", "--timeout=100",
                                SCRIPT("test $RANK = 0 && exit 3; $0 'end 0'; exit 4"));
     assert_int_equal(launch.status, 3); /* the first failure after which none succeeded */
     launch_free(&launch);
-    launch = RUN(HOSTS, "a,b", "--on-failure=continue", "--timeout=30", "--no-prefix",
+    launch = RUN(HOSTS, "a,b", "--on-failure=continue", "--timeout=100", "--no-prefix",
                  SCRIPT("test $RANK = 0 && exit 3; $0 'end 0'; printf '\\1tutti-node ended x\\n' >&2; exit 4"));
     assert_int_equal(launch.status, 3); /* the rank's line is no number of the node */
     launch_free(&launch);
-    launch = RUN(HOSTS, "a,b", "--on-failure=continue", "--timeout=30",
+    launch = RUN(HOSTS, "a,b", "--on-failure=continue", "--timeout=100",
                  SCRIPT("test $RANK = 0 && exit 0; $0 'end 0'; exit 255"));
     assert_int_equal(launch.status, 255);
     assert_has_not(&launch.err, "lost");
