@@ -89,7 +89,7 @@ static int late_rank(void)
     int status = tutti_store_tcp(getenv("MASTER_ADDR"), (uint16_t)atoi(getenv("MASTER_PORT")), NULL, &store);
     if (status == 0 && first) status = tutti_store_get(store, "here", &byte, 1, &bytes, LAUNCH_HANG_MS);
     if (status == 0 && !first) status = tutti_store_set(store, "here", "", 0);
-    for (int i = 0; i < 50 && status == 0 && !first; i++) {
+    for (int i = 0; i < 20 && status == 0 && !first; i++) {
         usleep(10000);
         status = tutti_store_add(store, "count", 1, NULL);
     }
