@@ -14,7 +14,7 @@
 
 #include "train/scratch_folder.h"
 
-enum { RANKS = 3, MESSAGES = 3000, HANG_MS = 30000 };
+enum { RANKS = 3, MESSAGES = 3000, HANG_MS = 100000, WAIT_MS = 1000 };
 
 static char self[4096];
 
@@ -29,10 +29,10 @@ static char self[4096];
     } while (0)
 
 /* Two collectives that all ranks call. */
-static int begin(int64_t timeout_ms)
+static int begin(void)
 {
     float x[4] = {0};
-    TRY(tutti_init_process_group("tcp", &(tutti_init_opts){.timeout_ms = timeout_ms}) == TUTTI_OK);
+    TRY(tutti_init_process_group("tcp", &(tutti_init_opts){.timeout_ms = HANG_MS}) == TUTTI_OK);
     TRY(tutti_mark("epoch 3") == TUTTI_OK && tutti_mark(NULL) == TUTTI_ERR_INVALID_ARGUMENT);
     TRY(tutti_all_reduce(tutti_view(x, 4), TUTTI_SUM, NULL) == TUTTI_OK);
     TRY(tutti_mark("100% done") == TUTTI_OK);
@@ -45,11 +45,11 @@ static int skip_one(bool in_message)
 {
     double x[5] = {0};
     tutti_work *work = NULL;
-    TRY(begin(400) == 0);
+    TRY(begin() == 0);
     if (tutti_get_rank(NULL) != 1)
-        TRY(tutti_all_reduce(tutti_view(x, 5), TUTTI_MAX, NULL) == TUTTI_ERR_TIMEOUT);
+        TRY(tutti_all_reduce(tutti_view(x, 5), TUTTI_MAX, tutti_with(.timeout_ms = WAIT_MS)) == TUTTI_ERR_TIMEOUT);
     else if (in_message)
-        TRY(tutti_recv(tutti_view(x, 1), 2, tutti_with(.tag = 7, .timeout_ms = HANG_MS)) == TUTTI_ERR_ABORTED);
+        TRY(tutti_recv(tutti_view(x, 1), 2, tutti_with(.tag = 7)) == TUTTI_ERR_ABORTED);
     else
         while (tutti_irecv(tutti_view(x, 1), 2, NULL, &work) == TUTTI_OK) {
             tutti_work_free(work); /* until the progress thread has heard of the failure */
@@ -61,7 +61,7 @@ static int skip_one(bool in_message)
 static int differ(void)
 {
     float x[4] = {0};
-    TRY(begin(HANG_MS) == 0);
+    TRY(begin() == 0);
     int status = tutti_all_reduce(tutti_view(x, tutti_get_rank(NULL) == 1 ? 3 : 4), TUTTI_SUM, NULL);
     TRY(status == TUTTI_ERR_MISMATCH);
     return 0;
@@ -71,28 +71,34 @@ static int differ(void)
 static int die(void)
 {
     float x[4] = {0};
-    TRY(begin(HANG_MS) == 0);
+    TRY(begin() == 0);
     if (tutti_get_rank(NULL) == 1) raise(SIGKILL);
     if (tutti_get_rank(NULL) == 2) sleep(HANG_MS / 1000);
     TRY(tutti_all_reduce(tutti_view(x, 4), TUTTI_SUM, NULL) == TUTTI_ERR_PEER_LOST);
     return 0;
 }
 
+static volatile sig_atomic_t is_asked;
+
 static void own_handler(int signal)
 {
     (void)signal;
+    is_asked = 1;
     if (write(STDOUT_FILENO, "own\n", 4) < 0) _exit(1);
 }
 
-/* Rank 1 has a handler of its own, and writes by call. */
+/* Rank 1 has a handler of its own, and writes by call.  The others are in a barrier when they say that they are ready.
+ */
 static int wait_for_signal(void)
 {
     if (strcmp(getenv("RANK"), "1") == 0) signal(SIGUSR2, own_handler);
-    TRY(begin(HANG_MS) == 0);
+    tutti_work *work = NULL;
+    TRY(begin() == 0);
+    if (tutti_get_rank(NULL) != 1) TRY(tutti_barrier(tutti_with(.async_op = &work)) == TUTTI_OK);
     printf("ready\n");
     fflush(stdout);
-    if (tutti_get_rank(NULL) != 1) return tutti_barrier(NULL) == TUTTI_OK ? 0 : 1;
-    pause();
+    if (work) return tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT) == TUTTI_OK ? 0 : 1;
+    while (!is_asked) usleep(1000);
     TRY(tutti_record_write(NULL) == TUTTI_OK);
     pause();
     return 0;
@@ -102,7 +108,7 @@ static int wait_for_signal(void)
 static void *say_when_ready(void *argument)
 {
     struct sigaction found = {.sa_handler = SIG_DFL};
-    for (int i = 0; i < 400 && found.sa_handler == SIG_DFL; i++) {
+    for (int i = 0; i < HANG_MS / 5 && found.sa_handler == SIG_DFL; i++) {
         usleep(5000);
         sigaction(SIGUSR2, NULL, &found);
     }
@@ -118,7 +124,7 @@ static int wait_in_init(void)
     bool comes = strcmp(getenv("RANK"), "1") != 0;
     if (!comes) signal(SIGUSR2, own_handler);
     TRY(pthread_create(&thread, NULL, say_when_ready, NULL) == 0);
-    if (comes) TRY(begin(HANG_MS) == 0);
+    if (comes) TRY(begin() == 0);
     pthread_join(thread, NULL);
     while (true) pause();
 }
@@ -145,7 +151,7 @@ static int exchange(void)
 static int write_by_call(void)
 {
     char name[128];
-    TRY(begin(HANG_MS) == 0);
+    TRY(begin() == 0);
     int rank = tutti_get_rank(NULL);
     if (rank < 2 && exchange() != 0) return 1;
     TRY(tutti_record_write(NULL) == TUTTI_ERR_INVALID_ARGUMENT);
@@ -236,7 +242,15 @@ static void write_file(const char *name, const char *text, size_t bytes)
 
 /* ---- cases ------------------------------------------------------------------------------------------------------- */
 
-#define WAITING "Ranks 0, 2 wait in #3 all_reduce(float64, 5 elements, MAX) for 0."
+#define WAITING "Ranks 0, 2 wait in #3 all_reduce(float64, 5 elements, MAX) for "
+
+/* Checks that a sentence goes on with a time in s. */
+static void says_time(const char *text, const char *sentence, double least)
+{
+    const char *found = strstr(text, sentence);
+    double s = found != NULL ? strtod(found + strlen(sentence), NULL) : -1;
+    if (s < least || s > HANG_MS / 1000.0) fail_msg("no \"%s\" of %g s or more in:\n%s", sentence, least, text);
+}
 
 /* Damages the files of a job one after the other. */
 static void damage_files(void)
@@ -266,7 +280,7 @@ static void a_rank_that_skips_a_collective_is_named(void **state)
     (void)state;
     run_to("skip", 0);
     says(stuck(0), "3 files, written within ");
-    says(stuck(0), WAITING);
+    says_time(stuck(0), WAITING, WAIT_MS / 1000.0);
     says(stuck(0), " s, after the mark \"100% done\".\n");
     says(stuck(0),
          "    Rank 1 has not called it: its latest is #2 barrier, which has ended, after the mark \"100% done\"");
@@ -278,9 +292,9 @@ static void a_rank_that_waits_elsewhere_is_named(void **state)
 {
     (void)state;
     run_to("message", 0);
-    says(stuck(0), WAITING);
+    says_time(stuck(0), WAITING, WAIT_MS / 1000.0);
     says(stuck(0), "; it waits in recv from rank 2, tag 7 (8 bytes) of group world.\n");
-    says(stuck(0), "  Rank 1 waits in recv from rank 2, tag 7 (8 bytes) for 0.");
+    says_time(stuck(0), "  Rank 1 waits in recv from rank 2, tag 7 (8 bytes) for ", 0.1);
 }
 
 /* A file that was written without the group's lock has no lines of what waits, only the operations themselves. */
@@ -344,7 +358,7 @@ static void a_job_that_takes_too_long_is_recorded(void **state)
     (void)state;
     setenv("TUTTI_RECORD_DIR", folder, 1);
     setenv("TUTTI_RECORD_SIGNAL", "1", 1);
-    struct launch launch = RUN("-n", "3", "--no-prefix", "--timeout", "1", self, "rank", "signal");
+    struct launch launch = launch_run_to_limit(ARGS("-n", "3", "--no-prefix", self, "rank", "signal"), "ready\n", 3);
     unsetenv("TUTTI_RECORD_DIR");
     unsetenv("TUTTI_RECORD_SIGNAL");
     assert_int_equal(launch.status, 124);
@@ -362,7 +376,6 @@ static struct launch signal_job(const char *what)
     unsetenv("TUTTI_RECORD_DIR");
     unsetenv("TUTTI_RECORD_SIGNAL");
     launch_expect(&launch, "ready\n", 3);
-    usleep(20000); /* rank 1 sleeps now, and the others wait */
     kill(launch.pid, SIGUSR2);
     launch_expect(&launch, "own\n", 1);
     return launch;
