@@ -6,15 +6,17 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <tutti/tutti.h>
 #include <unistd.h>
 
 #include "train/scratch_folder.h"
 
-enum { RANKS = 3, MESSAGES = 3000, HANG_MS = 100000, WAIT_MS = 1000 };
+enum { RANKS = 3, MESSAGES = 3000, HANG_MS = 100000, WAIT_MS = 400 };
 
 static char self[4096];
 
@@ -40,21 +42,60 @@ static int begin(void)
     return 0;
 }
 
-/* Rank 1 does not call the second all_reduce.  It waits for a message, or outside of the library. */
+/* Returns the path of a rank's file in the folder of the records. */
+static const char *path_of(const char *what, int rank, const char *end)
+{
+    static char path[256];
+    snprintf(path, sizeof path, "%s/%s-%d%s", getenv("TUTTI_RECORD_DIR"), what, rank, end);
+    return path;
+}
+
+/* Makes a file that says that this rank is where others are to find it. */
+static int announce(void)
+{
+    int fd = open(path_of("here", tutti_get_rank(NULL), ""), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    TRY(fd >= 0);
+    close(fd);
+    return 0;
+}
+
+static int await_rank(int rank)
+{
+    for (int ms = 0; access(path_of("here", rank, ""), F_OK) != 0; ms++) {
+        TRY(ms < HANG_MS);
+        usleep(1000);
+    }
+    return 0;
+}
+
+/* Rank 1 waits outside of the library, or for a message, until the progress thread has heard of the failure. */
+static int stay_away(bool in_message)
+{
+    double x = 0;
+    tutti_work *work = NULL;
+    TRY(!in_message || tutti_irecv(tutti_view(&x, 1), 2, tutti_with(.tag = 7), &work) == TUTTI_OK);
+    TRY(announce() == 0);
+    if (in_message) TRY(tutti_wait(&work, HANG_MS) == TUTTI_ERR_ABORTED);
+    while (!in_message && tutti_irecv(tutti_view(&x, 1), 2, NULL, &work) == TUTTI_OK) {
+        tutti_work_free(work);
+        usleep(200000);
+    }
+    return 0;
+}
+
+/* Rank 1 does not call the second all_reduce.  Rank 0's times out, once the others are where they wait. */
 static int skip_one(bool in_message)
 {
     double x[5] = {0};
     tutti_work *work = NULL;
     TRY(begin() == 0);
-    if (tutti_get_rank(NULL) != 1)
-        TRY(tutti_all_reduce(tutti_view(x, 5), TUTTI_MAX, tutti_with(.timeout_ms = WAIT_MS)) == TUTTI_ERR_TIMEOUT);
-    else if (in_message)
-        TRY(tutti_recv(tutti_view(x, 1), 2, tutti_with(.tag = 7)) == TUTTI_ERR_ABORTED);
-    else
-        while (tutti_irecv(tutti_view(x, 1), 2, NULL, &work) == TUTTI_OK) {
-            tutti_work_free(work); /* until the progress thread has heard of the failure */
-            usleep(200000);
-        }
+    int rank = tutti_get_rank(NULL);
+    if (rank == 1) return stay_away(in_message);
+    TRY(await_rank(1) == 0 && (rank == 2 || await_rank(2) == 0));
+    tutti_opts opts = {.async_op = &work, .timeout_ms = rank == 0 ? WAIT_MS : HANG_MS};
+    TRY(tutti_all_reduce(tutti_view(x, 5), TUTTI_MAX, &opts) == TUTTI_OK);
+    TRY(announce() == 0);
+    TRY(tutti_wait(&work, HANG_MS) == TUTTI_ERR_TIMEOUT);
     return 0;
 }
 
@@ -67,13 +108,44 @@ static int differ(void)
     return 0;
 }
 
-/* Rank 0 waits for rank 1, and rank 2 computes.  The launcher gives both time to write before it ends them. */
+static atomic_llong ended_ns; /* the time of day when this rank was to end */
+
+static long long now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+static void note_end(int signal)
+{
+    (void)signal;
+    ended_ns = now_ns();
+}
+
+/* Computes until the launcher ends this rank.  Says for how long rank 1 had been gone, or longer. */
+static int compute_until_ended(void)
+{
+    struct stat killed;
+    while (ended_ns == 0 || access(path_of("rank", 2, ".record"), F_OK) != 0) usleep(1000);
+    TRY(stat(path_of("here", 1, ""), &killed) == 0);
+    long long ns = ended_ns - killed.st_mtim.tv_sec * 1000000000LL - killed.st_mtim.tv_nsec;
+    printf("ended after %.3f s\n", (double)ns / 1e9);
+    return 0;
+}
+
+/* Rank 0 waits for rank 1, and rank 2 computes.  The launcher gives both time to write before it ends them.  A starved
+ * rank takes more. */
 static int die(void)
 {
     float x[4] = {0};
     TRY(begin() == 0);
-    if (tutti_get_rank(NULL) == 1) raise(SIGKILL);
-    if (tutti_get_rank(NULL) == 2) sleep(HANG_MS / 1000);
+    int rank = tutti_get_rank(NULL);
+    signal(SIGTERM, rank == 0 ? SIG_IGN : note_end);
+    if (rank != 1) TRY(announce() == 0);
+    if (rank == 2) return compute_until_ended();
+    TRY(rank == 0 || (await_rank(0) == 0 && await_rank(2) == 0 && announce() == 0));
+    if (rank == 1) raise(SIGKILL);
     TRY(tutti_all_reduce(tutti_view(x, 4), TUTTI_SUM, NULL) == TUTTI_ERR_PEER_LOST);
     return 0;
 }
@@ -204,7 +276,7 @@ static void says(const char *text, const char *sentence)
 static struct launch run(const char *what)
 {
     setenv("TUTTI_RECORD_DIR", folder, 1);
-    struct launch launch = RUN("-n", "3", "--no-prefix", self, "rank", what);
+    struct launch launch = RUN("-n", "3", "--no-prefix", "--grace=100", self, "rank", what);
     unsetenv("TUTTI_RECORD_DIR");
     return launch;
 }
@@ -342,7 +414,12 @@ static void calls_that_differ_are_shown(void **state)
 static void a_rank_that_dies_has_no_file(void **state)
 {
     (void)state;
-    run_to("die", 128 + SIGKILL);
+    struct launch launch = run("die");
+    double s = 0;
+    assert_int_equal(launch.status, 128 + SIGKILL);
+    assert_int_equal(sscanf(launch.out.data, "ended after %lf", &s), 1);
+    assert_true(s > 1.2); /* of 1.5, by clocks of different precision */
+    launch_free(&launch);
     assert_false(scratch_folder_has("rank-1.record"));
     says(stuck(0), "2 files, written within ");
     says(stuck(0), "  No file has rank 1: ");
