@@ -26,7 +26,7 @@
 #include "train/scratch_folder.h"
 
 /* STEPS_AFTER: this process may have to wait for a core while the ranks train. */
-enum { RANKS = 3, STEPS_A_KILL = 40, STEPS_AFTER = 500, MEMBERS_MOST = 4096, HANG_S = 120 };
+enum { RANKS = 3, STEPS_A_KILL = 40, STEPS_AFTER = 300, MEMBERS_MOST = 4096, HANG_S = 120 };
 
 extern char **environ;
 static int kills = 6;
@@ -209,7 +209,7 @@ static void test_kills(void **state)
 /* ---- checkpoints ---------------------------------------------------------------------------------------------------
  */
 
-#define RESTARTED_STEPS "3000"
+#define RESTARTED_STEPS "1000"
 
 static double loss_of(const struct launch *launch)
 {
