@@ -7,6 +7,13 @@
 
 #include "monotonic.h"
 
+/* True if the script wants no more rounds. */
+static bool is_stopped(void)
+{
+    const char *file = getenv("LOOP_STOP");
+    return file != NULL && access(file, F_OK) == 0;
+}
+
 static int report_failure(int status, double since)
 {
     printf("%.3f %s: %s\n", monotonic_s() - since, tutti_status_string(status), tutti_last_error());
@@ -34,7 +41,7 @@ static int run_rounds(float *x, size_t n, double seconds, int pause_s)
     bool more = true;
     while (more) {
         if (pause_s > 0) sleep((unsigned)pause_s);
-        fill(x, n, rank, round, monotonic_s() < begun + seconds);
+        fill(x, n, rank, round, monotonic_s() < begun + seconds && !is_stopped());
         int status = tutti_all_reduce(tutti_view(x, (int64_t)n), TUTTI_SUM, NULL);
         if (status != TUTTI_OK) return report_failure(status, last);
         if (!is_right(x, n, world, round)) {
