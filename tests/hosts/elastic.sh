@@ -8,7 +8,7 @@ all=(elastic_host_lost elastic_host_joins regroup_hosts cut_with_message train_h
 
 # agent HOST MIN:MAX: starts a node of 2 ranks, which reduce for 60 s, and after a restart for half a second
 agent() {
-    export TUTTI_SILENT_MS=1000
+    export TUTTI_SILENT_MS=2000
     # shellcheck disable=SC2016 # the rank's shell expands it
     bound=60 job "$1" --nnodes "$2" --rdzv-endpoint 10.77.0.1:29400 --rdzv-id elastic --backoff 0.1 -n 2 \
         --rdzv-conf last_call_timeout=0.5,join_timeout=30 --token-file "$work/token" --max-restarts 3 \
@@ -28,9 +28,9 @@ elastic_host_lost() {
     hosts_up 3
     agent 0 2:3
     agent 1 2:3
-    until_true 20 prints 0.out running || fail "the job does not start"
+    until_true 40 prints 0.out running || fail "the job does not start"
     in_host 1 ip link set eth0 down
-    until_true 20 prints 0.err '^tutti-run: restart 1 of 3 in ' || fail "nobody notices that a host is lost"
+    until_true 40 prints 0.err '^tutti-run: restart 1 of 3 in ' || fail "nobody notices that a host is lost"
     agent 2 2:3
     ended_well 0
     ended_well 2
@@ -45,7 +45,7 @@ elastic_host_joins() {
     hosts_up 3
     agent 0 2:3
     agent 1 2:3
-    until_true 20 prints 0.out running || fail "the job does not start"
+    until_true 40 prints 0.out running || fail "the job does not start"
     agent 2 2:3
     for n in 0 1 2; do ended_well $n; done
     said 0.err 'restart, because node .* joins'
@@ -103,7 +103,7 @@ are_idle() { [[ $(lines | grep -cE "^idle [0-9.]+ $generation $1\$") == "$1" ]];
 
 rest() { # RANKS
     touch "$work/folder/idle"
-    until_true 20 are_idle "$1" || fail "not all $1 ranks become idle"
+    until_true 40 are_idle "$1" || fail "not all $1 ranks become idle"
 }
 
 # took LIMIT WHAT: prints the time from $killed to $at, and keeps it for figures.  LIMIT is the time in s that
@@ -122,7 +122,7 @@ regrouping() { # RANKS on each host
     rank_program=test_hosts
     generation=-1
     members "$1" "$build/tests/test_hosts" regroup "$work/folder"
-    until_true 20 regrouped $(($1 * 2)) || fail "the job does not start"
+    until_true 40 regrouped $(($1 * 2)) || fail "the job does not start"
 }
 
 killed_busy() { # HOST
@@ -162,7 +162,7 @@ cut_sending() {
     rest 2
     cut_host 1
     touch "$work/folder/send"
-    until_true 5 prints 0.out 'sent [0-9.]+' || fail "rank 0 does not send"
+    until_true 20 prints 0.out 'sent [0-9.]+' || fail "rank 0 does not send"
     until_true 30 heard 1 || fail "an idle rank does not hear that a host is cut off"
     took "$1" "host cut off while a message is on its way, until an idle rank has heard of it"
 }

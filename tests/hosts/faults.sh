@@ -14,7 +14,7 @@ all=(killed_measuring link_returns loss slow reset destroyed vanished vanished_w
 looping() {
     hosts_up 2
     bound=80 nodes 10.77.0.1 "0 1" 2 "${loop[@]}" "$3" "$1" "$2" 20000 "${4:-0}"
-    until_true 20 all_running || fail "the job does not start"
+    until_true 40 all_running || fail "the job does not start"
 }
 
 all_running() { all_say running; }
@@ -160,7 +160,7 @@ vanished_without_proc() {
     needs_nft
     bound=80 nodes 10.77.0.1 "0 1" 2 unshare -m sh -c 'mount -t tmpfs none /proc && exec "$@"' sh \
         "${loop[@]}" 40 60000 65536 20000
-    until_true 20 all_running || fail "the job does not start"
+    until_true 40 all_running || fail "the job does not start"
     cut
     for pid in $(ip netns pids "$name-1"); do kill -KILL "$pid" 2>/dev/null; done
     await_job 0
@@ -199,7 +199,7 @@ losing_way() { # HOSTS BYTES HOST RULE..
     hosts_up "$n"
     needs_nft
     bound=80 nodes 10.77.0.1 "${hosts[*]}" $((4 / n)) "${loop[@]}" 40 60000 "$bytes" 20000
-    until_true 20 all_running || fail "the job does not start"
+    until_true 40 all_running || fail "the job does not start"
     nft_in "$host" "$@"
     await_all
     report
@@ -236,7 +236,7 @@ partition_resting() {
 partition_before() {
     hosts_up 2
     bound=80 nodes 10.77.0.1 "0 1" 2 "${loop[@]}" 40 60000 65536 20000 2
-    until_true 20 all_say joined || fail "the ranks do not join"
+    until_true 40 all_say joined || fail "the ranks do not join"
     needs_nft
     cut
     await_all
@@ -250,8 +250,8 @@ partition_before() {
 railing() { # SECONDS
     rails_up 2
     TUTTI_IFACE=eth0,eth1 bound=80 nodes 10.77.0.1 "0 1" 2 "${loop[@]}" "$1" 20000 16777216 20000
-    until_true 20 all_running || fail "the job does not start"
-    until_true 5 rails_carry || fail "eth1 carries nothing"
+    until_true 40 all_running || fail "the job does not start"
+    until_true 20 rails_carry || fail "eth1 carries nothing"
 }
 rails_carry() { (($(sent 0 eth1) > 4000000 && $(sent 1 eth1) > 4000000)); }
 

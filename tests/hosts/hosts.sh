@@ -23,7 +23,7 @@ fail() {
     echo "FAILED: $*"
     local file
     for file in "$work"/*.out "$work"/*.err; do
-        [[ -s $file ]] && echo "--- $(basename "$file")" && tail -n 25 "$file"
+        [[ -s $file ]] && echo "--- $(basename "$file")" && tail -n 80 "$file"
     done
     exit 1
 }
@@ -145,7 +145,7 @@ hosts_name() {
 job() {
     local host=$1 n=${#jobs[@]}
     shift
-    in_host "$host" "${apart[@]}" "$run" --timeout "${bound:-40}" "$@" >"$work/$n.out" 2>"$work/$n.err" </dev/null &
+    in_host "$host" "${apart[@]}" "$run" --timeout "${bound:-80}" "$@" >"$work/$n.out" 2>"$work/$n.err" </dev/null &
     jobs+=($!)
 }
 
