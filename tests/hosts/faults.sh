@@ -10,6 +10,9 @@ all=(killed_measuring link_returns loss slow reset destroyed vanished vanished_w
     partition_to_host partition_from_host partition_deaf
     partition_resting partition_before partition_large loss_heavy rail_returns rail_lost rail_rank_killed)
 
+# All ranks report how they end, although the launcher ends those of its host a second after the first one's report.
+export LOOP_REPORTS=1
+
 # looping TIMEOUT_MS BYTES SECONDS [PAUSE_S]: starts a job of 2 + 2 ranks that reduces, and waits until it runs
 looping() {
     hosts_up 2
