@@ -225,7 +225,7 @@ trains_again() {
 train_hosts() {
     local kills=${KILLS:-1} apart_steps=${STEPS_A_KILL:-600} i at_step steps
     RANDOM=${SEED:-1}
-    bound=$((60 + kills * 10))
+    bound=$((150 + kills * 10))
     steps=$((apart_steps * (kills + 2))) # more than the script takes to look and kill
     hosts_up 2
     job 0 -n 2 "$examples/train_elastic" "$steps"
