@@ -86,32 +86,32 @@ static void propose(struct creation *creation, int ready)
     if (sent != TUTTI_OK) creation_decide(creation, sent, error_text(), false);
 }
 
-static int begin_locked(struct tutti_group *group, const struct group_args *args, int ready)
+/* Begins this rank's part.  group: the one to make, or the one to split, whose ranks' choices go to `choice`. */
+static int begin_locked(struct tutti_group *group, const struct group_args *args, int ready, int32_t *choice,
+                        struct creation **out)
 {
     struct tutti_group *root = group->root, *parent = args->parent;
-    struct creation *creation = record_call(root, args->key, parent->id, args->number);
+    struct creation *creation = *out = record_call(root, args->key, parent->id, args->number);
     if (creation == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "out of memory to make group %s", group->name);
-    bool leads = find_lowest(group->global_ranks, group->size) == root->rank;
-    if (leads) creation->arrived = calloc((size_t)group->size, sizeof *creation->arrived);
-    if (args->splits) creation->choice = calloc(2 * (size_t)group->size, sizeof *creation->choice);
-    if ((leads && creation->arrived == NULL) || (args->splits && creation->choice == NULL))
-        ready = error_set(TUTTI_ERR_NO_MEMORY, "out of memory to make group %s", group->name);
-    if (creation->choice != NULL) {
-        creation->choice[2 * group->rank] = args->color;
-        creation->choice[2 * group->rank + 1] = args->split_key;
-    }
-    creation->group = group;
-    group->creation = creation;
     creation->leader = find_lowest(group->global_ranks, group->size);
+    bool leads = creation->leader == root->rank;
+    if (leads) creation->arrived = calloc((size_t)group->size, sizeof *creation->arrived);
+    if (leads && creation->arrived == NULL)
+        ready = error_set(TUTTI_ERR_NO_MEMORY, "out of memory to make group %s", group->name);
+    creation->choice = choice;
+    creation->group = group;
+    if (choice == NULL) group->creation = creation;
     creation->state = leads ? CREATION_GATHERING : CREATION_PROPOSED;
     creation->begun_ns = clock_now_ns();
     creation->args = *args;
     creation->args.names = &group->names;
     creation->args.parent = root; /* the parent may be freed before a pending group is used */
     creation->args.global_ranks = group->global_ranks;
-    fill_members(&creation->list,
-                 &(struct creation_terms){group->global_ranks, group->size, &group->names, group->own_algorithm});
-    creation->list.splits = args->splits;
+    if (choice != NULL)
+        creation->list.splits = 1; /* all its ranks know the others */
+    else
+        fill_members(&creation->list,
+                     &(struct creation_terms){group->global_ranks, group->size, &group->names, group->own_algorithm});
     if (args->number > parent->called) parent->called = args->number;
     propose(creation, ready);
     check_lost(creation);
@@ -121,8 +121,9 @@ static int begin_locked(struct tutti_group *group, const struct group_args *args
 
 int creation_begin(struct tutti_group *group, const struct group_args *args, int ready)
 {
+    struct creation *creation;
     engine_lock(group->engine);
-    int status = begin_locked(group, args, ready);
+    int status = begin_locked(group, args, ready, NULL, &creation);
     engine_unlock(group->engine);
     return status;
 }
@@ -202,7 +203,7 @@ static int read_verdict(const struct creation *creation)
     const struct tutti_group *group = creation->group;
     if (creation->status == TUTTI_OK) return TUTTI_OK;
     double seconds = (double)(clock_now_ns() - creation->begun_ns) / 1e9;
-    if (creation->args.splits)
+    if (creation->list.splits)
         return error_set(creation->status, "split_group of group %s failed after %.3f s: %s", group->name, seconds,
                          creation->text);
     if (creation->status == TUTTI_ERR_TIMEOUT)
@@ -211,21 +212,39 @@ static int read_verdict(const struct creation *creation)
     return error_set(creation->status, "cannot make group %s, after %.3f s: %s", group->name, seconds, creation->text);
 }
 
-int creation_wait(struct tutti_group *group)
+static int await_verdict(struct creation *creation)
 {
-    engine_lock(group->engine);
-    struct creation *creation = group->creation;
-    creation->waiter = creation->state != CREATION_DECIDED ? work_take(group->engine) : NULL;
+    struct engine *engine = creation->root->engine;
+    creation->waiter = creation->state != CREATION_DECIDED ? work_take(engine) : NULL;
     if (creation->waiter != NULL) {
-        wait_locked(creation, group->timeout_ms);
+        wait_locked(creation, creation->group->timeout_ms);
         work_release_locked(creation->waiter);
         creation->waiter = NULL;
     } else if (creation->state != CREATION_DECIDED) {
         creation_decide(creation, TUTTI_ERR_NO_MEMORY, "out of memory to wait for the group", true);
     }
-    int status = read_verdict(creation);
+    return read_verdict(creation);
+}
+
+int creation_wait(struct tutti_group *group)
+{
+    engine_lock(group->engine);
+    int status = await_verdict(group->creation);
     if (status != TUTTI_OK) creation_end(group);
     engine_unlock(group->engine);
+    return status;
+}
+
+int creation_split(struct tutti_group *parent, const struct group_args *args, int32_t *choice)
+{
+    struct creation *creation;
+    choice[2 * parent->rank] = args->color;
+    choice[2 * parent->rank + 1] = args->split_key;
+    engine_lock(parent->engine);
+    int status = begin_locked(parent, args, TUTTI_OK, choice, &creation);
+    if (status == TUTTI_OK) status = await_verdict(creation);
+    if (creation != NULL) creation_end_split(creation);
+    engine_unlock(parent->engine);
     return status;
 }
 

@@ -43,6 +43,10 @@ int creation_begin(struct tutti_group *group, const struct group_args *args, int
 /* Waits for the verdict and returns it.  Clears group->creation unless the verdict is TUTTI_OK. */
 int creation_wait(struct tutti_group *group);
 
+/* Exchanges the colors and keys of a split among all ranks of the parent, args->color and args->split_key of each.
+ * Waits for the verdict.  choice: two numbers for each rank, by rank. */
+int creation_split(struct tutti_group *parent, const struct group_args *args, int32_t *choice);
+
 /* Records the call of a rank that is not in the group with these terms. */
 void creation_abstain(struct tutti_group *parent, const struct creation_terms *of, uint64_t key, uint64_t number);
 

@@ -121,7 +121,7 @@ static void name_stragglers(const struct creation *creation, char *text, size_t 
         const char *whereabouts = creation->whereabouts != NULL ? creation->whereabouts[i] : "";
         used += (size_t)snprintf(
             text + used, size - used, "%srank %d has not %s%s%s", used > 0 ? ", " : "", group->global_ranks[i],
-            creation->args.splits ? "called split_group" : "made this group", absent <= 2 ? "; " : "",
+            creation->list.splits ? "called split_group" : "made this group", absent <= 2 ? "; " : "",
             absent > 2               ? ""
             : whereabouts[0] != '\0' ? whereabouts
                                      : "it does not answer");

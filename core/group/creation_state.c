@@ -32,7 +32,6 @@ static void free_creation(struct creation *creation)
     }
     free(creation->arrived);
     free(creation->whereabouts);
-    free(creation->choice);
     TAILQ_REMOVE(&creation->root->creations->creations, creation, link);
     creation->root->creations->n--;
     free(creation);
@@ -45,7 +44,7 @@ static void forget_oldest(struct creation_list *list)
     for (creation = TAILQ_FIRST(&list->creations); creation != NULL && list->n > KEPT_MOST; creation = next) {
         next = TAILQ_NEXT(creation, link);
         bool pending = creation->group != NULL && creation->group->creation == creation;
-        if (creation->state == CREATION_DECIDED && !pending) free_creation(creation);
+        if (creation->state == CREATION_DECIDED && !pending && creation->waiter == NULL) free_creation(creation);
     }
 }
 
@@ -67,9 +66,11 @@ struct creation *creation_new(struct tutti_group *root, uint64_t key)
     return creation;
 }
 
-const int32_t *creation_choices(const struct tutti_group *group)
+void creation_end_split(struct creation *creation)
 {
-    return group->creation->choice;
+    creation->group = NULL;
+    creation->choice = NULL;
+    if (creation->status == TUTTI_OK) free_creation(creation);
 }
 
 const uint8_t *creation_offer(const struct tutti_group *group, int i)
@@ -91,7 +92,6 @@ void creation_forget(struct tutti_group *group)
     {
         if (creation->group != group) continue;
         creation->group = NULL;
-        free(creation->choice);
         creation->choice = NULL;
         if (creation->state != CREATION_DECIDED) creation->state = CREATION_DECIDED;
     }

@@ -40,7 +40,7 @@ struct creation {
     char text[CREATION_TEXT];
     uint32_t n_offers;
     uint8_t offer[CREATION_OFFERS][TUTTI_OFFER_BYTES];
-    int32_t *choice;        /* split only: color and key of each rank */
+    int32_t *choice;        /* split only: color and key of each rank; the caller's memory */
     uint32_t n_choices;     /* on a member: numbers received so far */
     struct group_args args; /* arguments of a pending group; names and parent outlive it */
     STAILQ_HEAD(, creation_early) early;
@@ -59,8 +59,9 @@ bool creation_is_possible(const struct tutti_group *root);
 struct creation *creation_find(struct tutti_group *root, uint64_t key);
 struct creation *creation_new(struct tutti_group *root, uint64_t key);
 
-/* Returns the color and key of each rank of a split, after creation_wait has returned TUTTI_OK. */
-const int32_t *creation_choices(const struct tutti_group *group);
+/* Ends a split that has been decided.  Frees its state after a verdict of OK: then all ranks have called, so none will
+ * ask about it.  Lock held. */
+void creation_end_split(struct creation *creation);
 
 /* Returns the offer of the i-th backend that has one, or NULL. */
 const uint8_t *creation_offer(const struct tutti_group *group, int i);

@@ -26,8 +26,7 @@ struct group_args {
     uint64_t number; /* number among the groups that all ranks of the parent make; 0: members_only */
     bool survivors;  /* the parent has failed, or is about to */
     bool may_pend;   /* the group need not be made before its first use */
-    bool splits;     /* makes no group: the ranks exchange color and split_key */
-    int split_key;
+    int split_key;   /* creation_split only */
     const char *name;
     int rank, size;
     const int *global_ranks;                     /* NULL: 0 .. size - 1 */

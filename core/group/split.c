@@ -14,53 +14,17 @@
 
 /* ---- over control messages ----------------------------------------------------------------------------------- */
 
-/* Makes a group that represents the parent's ranks while they agree, like a group that is being made.  It is visible
- * only here. */
-static struct tutti_group *new_exchange(struct tutti_group *parent)
-{
-    struct tutti_group *exchange = calloc(1, sizeof *exchange);
-    if (exchange == NULL) return NULL;
-    exchange->engine = parent->engine;
-    exchange->root = parent->root;
-    exchange->names = parent->names;
-    exchange->rank = parent->rank;
-    exchange->size = parent->size;
-    exchange->world = parent->world;
-    exchange->global_ranks = parent->global_ranks;
-    exchange->local_of = parent->local_of;
-    exchange->timeout_ms = parent->timeout_ms;
-    snprintf(exchange->name, sizeof exchange->name, "%s", parent->name);
-    return exchange;
-}
-
-static void end_exchange(struct tutti_group *exchange)
-{
-    engine_lock(exchange->engine);
-    creation_forget(exchange);
-    engine_unlock(exchange->engine);
-    free(exchange);
-}
-
 static int exchange_by_messages(struct tutti_group *parent, const struct subgroup_id *id, int color, int key,
                                 struct split_choice *all)
 {
-    struct tutti_group *exchange = new_exchange(parent);
-    struct group_args args = {.parent = parent,
-                              .names = &parent->names,
-                              .key = id->key,
-                              .number = id->number,
-                              .splits = true,
-                              .color = color,
-                              .split_key = key};
-    if (exchange == NULL)
-        return error_set(TUTTI_ERR_NO_MEMORY, "split_group: out of memory for %d ranks", parent->size);
-    int status = creation_begin(exchange, &args, TUTTI_OK);
-    if (status == TUTTI_OK) status = creation_wait(exchange);
-    const int32_t *choice = status == TUTTI_OK ? creation_choices(exchange) : NULL;
-    for (int i = 0; choice != NULL && i < parent->size; i++)
+    struct group_args args = {.parent = parent, .key = id->key, .number = id->number, .color = color, .split_key = key};
+    int32_t *choice = malloc(2 * (size_t)parent->size * sizeof *choice);
+    if (choice == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "split_group: out of memory for %d ranks", parent->size);
+    int status = creation_split(parent, &args, choice);
+    for (int i = 0; status == TUTTI_OK && i < parent->size; i++)
         all[i] =
             (struct split_choice){.color = choice[2 * i], .key = choice[2 * i + 1], .rank = parent->global_ranks[i]};
-    end_exchange(exchange);
+    free(choice);
     return status;
 }
 
