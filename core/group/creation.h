@@ -11,7 +11,7 @@
  * decide, so that there is one verdict.
  *
  * A split is agreed on in the same way, by all ranks of the parent: each proposal carries a color and a key, and the
- * leader sends them to all before the verdict.
+ * verdict those of all ranks.
  *
  * With members_only the members may make several groups in different orders, so they must not wait for each other in
  * the call.  If the backends need no other rank to open a group (TUTTI_BACKEND_OPENS_ALONE), such a group is pending

@@ -57,6 +57,32 @@ static void send_failed(const struct creation *creation, int peer)
     creation_send(creation->root, peer, &message);
 }
 
+static void send_to_members(const struct creation *creation, const struct creation_message *message)
+{
+    for (int i = 0; i < creation->group->size; i++)
+        if (i != creation->group->rank) creation_send(creation->root, creation->group->global_ranks[i], message);
+}
+
+/* Adds the choices of a split from index `at` on to a message.  Returns the number of those left. */
+static uint32_t add_choices(const struct creation *creation, uint32_t at, struct creation_message *message)
+{
+    uint32_t n = 2 * (uint32_t)creation->group->size;
+    message->list.n_listed = n - at < CREATION_RANKS ? n - at : CREATION_RANKS;
+    message->list.n = at + message->list.n_listed;
+    memcpy(message->list.rank, creation->choice + at, message->list.n_listed * sizeof *message->list.rank);
+    return n - message->list.n;
+}
+
+/* Sends the choices of a split, of which the last ones fit into the verdict. */
+static void send_choices(const struct creation *creation, struct creation_message *verdict)
+{
+    for (uint32_t at = 0; add_choices(creation, at, verdict) > 0; at += CREATION_RANKS) {
+        struct creation_message part = creation_message_of(creation, CREATION_CHOICES);
+        part.list = verdict->list;
+        send_to_members(creation, &part);
+    }
+}
+
 static void send_verdict(const struct creation *creation)
 {
     struct creation_message verdict = creation_message_of(creation, CREATION_VERDICT);
@@ -64,36 +90,15 @@ static void send_verdict(const struct creation *creation)
     verdict.n_offers = creation->n_offers;
     memcpy(verdict.offer, creation->offer, sizeof verdict.offer);
     memcpy(verdict.text, creation->text, sizeof verdict.text);
-    for (int i = 0; i < creation->group->size; i++)
-        if (i != creation->group->rank) creation_send(creation->root, creation->group->global_ranks[i], &verdict);
-}
-
-/* Sends the choices of a split before the verdict, so that the verdict arrives last. */
-static void send_choices(const struct creation *creation, int peer)
-{
-    uint32_t n = 2 * (uint32_t)creation->group->size;
-    for (uint32_t at = 0; at < n; at += CREATION_RANKS) {
-        struct creation_message part = creation_message_of(creation, CREATION_CHOICES);
-        part.list.n_listed = n - at < CREATION_RANKS ? n - at : CREATION_RANKS;
-        part.list.n = at + part.list.n_listed;
-        memcpy(part.list.rank, creation->choice + at, part.list.n_listed * sizeof *part.list.rank);
-        creation_send(creation->root, peer, &part);
-    }
-}
-
-static void send_all_choices(const struct creation *creation)
-{
-    for (int i = 0; i < creation->group->size; i++)
-        if (i != creation->group->rank) send_choices(creation, creation->group->global_ranks[i]);
+    if (creation->choice != NULL && creation->status == TUTTI_OK) send_choices(creation, &verdict);
+    send_to_members(creation, &verdict);
 }
 
 void creation_decide(struct creation *creation, int status, const char *text, bool notify)
 {
     if (creation->state == CREATION_DECIDED) return;
     bool leads = creation->state == CREATION_GATHERING;
-    if (leads && status == TUTTI_OK && creation->choice != NULL) {
-        send_all_choices(creation);
-    } else if (leads && status == TUTTI_OK) {
+    if (leads && status == TUTTI_OK && creation->choice == NULL) {
         status = backends_offer(creation->group, &creation->args, creation->offer, &creation->n_offers);
         text = status == TUTTI_OK ? "" : error_text();
     }

@@ -85,7 +85,8 @@ static void handle_proposal(struct creation *creation, int peer, const struct cr
     if (++creation->n_arrived == creation->group->size - 1) creation_decide(creation, TUTTI_OK, "", true);
 }
 
-/* Copies one part of a split's colors and keys.  The parts arrive in order, without a gap. */
+/* Copies one part of a split's colors and keys.  The parts arrive in order, without a gap.  The verdict has the last
+ * one. */
 static void handle_choices(struct creation *creation, int peer, const struct creation_message *part)
 {
     const struct creation_members *list = &part->list;
@@ -123,6 +124,7 @@ static void handle_verdict(struct creation *creation, int peer, const struct cre
     if (creation->state == CREATION_PROPOSED && (leads || verdict->status != TUTTI_OK)) {
         creation->n_offers = verdict->n_offers;
         memcpy(creation->offer, verdict->offer, sizeof creation->offer);
+        handle_choices(creation, peer, verdict);
         uint32_t expected = creation->choice != NULL ? 2 * (uint32_t)creation->group->size : 0;
         if (verdict->status == TUTTI_OK && creation->choice != NULL && creation->n_choices != expected) {
             char text[CREATION_TEXT];

@@ -134,6 +134,7 @@ bool creation_wire_describe_difference(const struct creation_members *a, int ran
         return true;
     }
     bool lists = a->n != b->n || a->hash != b->hash;
+    if (!lists && a->backend_hash == b->backend_hash) return false;
     int at = find_difference(a, b);
     describe_list(a, one, sizeof one);
     describe_list(b, other, sizeof other);
@@ -143,8 +144,8 @@ bool creation_wire_describe_difference(const struct creation_members *a, int ran
                  a->n, a->rank[at], at, rank_b, b->n, b->rank[at]);
     else if (lists)
         snprintf(text, size, "rank %d made this group of %s, rank %d of %s", rank_a, one, rank_b, other);
-    else if (a->backend_hash != b->backend_hash)
+    else
         snprintf(text, size, "rank %d made this group with backend \"%.80s\", rank %d with \"%.80s\"", rank_a,
                  a->backend, rank_b, b->backend);
-    return lists || a->backend_hash != b->backend_hash;
+    return true;
 }

@@ -27,15 +27,16 @@ enum creation_type {
     CREATION_VERDICT,       /* leader to member, and to any rank with another list */
     CREATION_ASK,           /* leader to a straggler: asks for its whereabouts */
     CREATION_WHEREABOUTS,   /* straggler to leader: its whereabouts as text */
-    CREATION_CHOICES        /* leader to member, before the verdict on a split: colors and keys, by rank */
+    CREATION_CHOICES        /* leader to member: those colors and keys of a split for which the verdict has no room */
 };
 
 /* Terms that must be the same on all members. */
 struct creation_members {
     uint64_t hash, backend_hash;
     uint32_t n, n_listed;
-    uint32_t splits; /* 1: splits the group of this list, makes no group of it */
-    /* global ranks, the first `n_listed` of `n`.  CHOICES: colors and keys, which end at index `n` */
+    uint32_t splits; /* 1: splits the parent; the list is empty */
+    /* global ranks, the first `n_listed` of `n`.  CHOICES, and VERDICT on a split: colors and keys, by rank, which end
+     * at index `n` */
     int32_t rank[CREATION_RANKS];
     char backend[CREATION_TEXT];
 };
@@ -46,7 +47,7 @@ struct creation_message {
     uint64_t key;                 /* identifies the new group */
     uint64_t parent;              /* id of the parent */
     uint64_t number;              /* number among the groups that all ranks of the parent make; 0: members_only */
-    struct creation_members list; /* PROPOSAL only */
+    struct creation_members list; /* PROPOSAL, CHOICES, VERDICT on a split */
     uint32_t n_offers;            /* VERDICT only */
     uint8_t offer[CREATION_OFFERS][TUTTI_OFFER_BYTES];
     int32_t color, split_key; /* PROPOSAL of a split only */
