@@ -252,13 +252,13 @@ int creation_split(struct tutti_group *parent, const struct group_args *args, in
 
 void creation_end(struct tutti_group *group)
 {
-    group->creation = NULL;
+    if (group->creation != NULL) group->creation->ended = true;
 }
 
 void creation_give_up(struct tutti_group *group, int status, const char *text)
 {
     struct creation *creation = group->creation;
-    if (creation == NULL) return;
+    if (!creation_is_under_way(group)) return;
     if (creation->state != CREATION_DECIDED) {
         creation_decide(creation, status, text, true);
     } else if (creation->status == TUTTI_OK) {

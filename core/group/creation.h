@@ -40,7 +40,7 @@ struct creation_terms {
  * other members have been informed. */
 int creation_begin(struct tutti_group *group, const struct group_args *args, int ready);
 
-/* Waits for the verdict and returns it.  Clears group->creation unless the verdict is TUTTI_OK. */
+/* Waits for the verdict and returns it.  Ends the creation unless the verdict is TUTTI_OK. */
 int creation_wait(struct tutti_group *group);
 
 /* Exchanges the colors and keys of a split among all ranks of the parent, args->color and args->split_key of each.

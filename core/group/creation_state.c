@@ -12,11 +12,16 @@ bool creation_is_possible(const struct tutti_group *root)
     return root->size > 1 && entries_find_control(root) != NULL;
 }
 
+static struct creation_bucket *bucket_of(struct creation_list *list, uint64_t key)
+{
+    return &list->bucket[key % CREATION_BUCKETS]; /* a key is a hash */
+}
+
 struct creation *creation_find(struct tutti_group *root, uint64_t key)
 {
     struct creation *creation;
     if (root->creations == NULL) return NULL;
-    TAILQ_FOREACH_REVERSE(creation, &root->creations->creations, creation_queue, link)
+    LIST_FOREACH(creation, bucket_of(root->creations, key), chain)
     {
         if (creation->key == key) return creation;
     }
@@ -30,8 +35,10 @@ static void free_creation(struct creation *creation)
         STAILQ_REMOVE_HEAD(&creation->early, link);
         free(early);
     }
+    if (creation->group != NULL && creation->group->creation == creation) creation->group->creation = NULL;
     free(creation->arrived);
     free(creation->whereabouts);
+    LIST_REMOVE(creation, chain);
     TAILQ_REMOVE(&creation->root->creations->creations, creation, link);
     creation->root->creations->n--;
     free(creation);
@@ -43,8 +50,8 @@ static void forget_oldest(struct creation_list *list)
     struct creation *creation, *next;
     for (creation = TAILQ_FIRST(&list->creations); creation != NULL && list->n > KEPT_MOST; creation = next) {
         next = TAILQ_NEXT(creation, link);
-        bool pending = creation->group != NULL && creation->group->creation == creation;
-        if (creation->state == CREATION_DECIDED && !pending && creation->waiter == NULL) free_creation(creation);
+        bool used = creation->waiter != NULL || (creation->group != NULL && !creation->ended);
+        if (creation->state == CREATION_DECIDED && !used) free_creation(creation);
     }
 }
 
@@ -62,6 +69,7 @@ struct creation *creation_new(struct tutti_group *root, uint64_t key)
     creation->key = key;
     STAILQ_INIT(&creation->early);
     TAILQ_INSERT_TAIL(&root->creations->creations, creation, link);
+    LIST_INSERT_HEAD(bucket_of(root->creations, key), creation, chain);
     root->creations->n++;
     return creation;
 }
@@ -73,10 +81,15 @@ void creation_end_split(struct creation *creation)
     if (creation->status == TUTTI_OK) free_creation(creation);
 }
 
+bool creation_is_under_way(const struct tutti_group *group)
+{
+    return group->creation != NULL && !group->creation->ended;
+}
+
 const uint8_t *creation_offer(const struct tutti_group *group, int i)
 {
     const struct creation *creation = group->creation;
-    return creation != NULL && (uint32_t)i < creation->n_offers ? creation->offer[i] : NULL;
+    return creation_is_under_way(group) && (uint32_t)i < creation->n_offers ? creation->offer[i] : NULL;
 }
 
 const struct group_args *creation_args(const struct tutti_group *group)
@@ -86,15 +99,11 @@ const struct group_args *creation_args(const struct tutti_group *group)
 
 void creation_forget(struct tutti_group *group)
 {
-    struct creation *creation;
-    if (group->root == NULL || group->root->creations == NULL) return;
-    TAILQ_FOREACH(creation, &group->root->creations->creations, link)
-    {
-        if (creation->group != group) continue;
-        creation->group = NULL;
-        creation->choice = NULL;
-        if (creation->state != CREATION_DECIDED) creation->state = CREATION_DECIDED;
-    }
+    struct creation *creation = group->creation;
+    if (creation == NULL) return;
+    creation->group = NULL;
+    creation->state = CREATION_DECIDED;
+    group->creation = NULL;
 }
 
 void creation_free_all(struct tutti_group *root)

@@ -24,10 +24,12 @@ struct creation_early {
 
 struct creation {
     TAILQ_ENTRY(creation) link; /* in the root's list */
+    LIST_ENTRY(creation) chain; /* in the bucket of its key */
     struct tutti_group *root;
     uint64_t key, parent, number;
     enum creation_state state;
     struct tutti_group *group; /* NULL: this rank is not a member, or has freed the group */
+    bool ended;                /* the group has been made, or never will be: see creation_end */
     bool known;                /* this rank has called, and `list` holds its list of members */
     struct creation_members list;
     int leader; /* global rank */
@@ -47,8 +49,11 @@ struct creation {
 };
 TAILQ_HEAD(creation_queue, creation);
 
+enum { CREATION_BUCKETS = 64 };
+
 struct creation_list {
-    struct creation_queue creations;
+    struct creation_queue creations; /* oldest first */
+    LIST_HEAD(creation_bucket, creation) bucket[CREATION_BUCKETS];
     int n;
 };
 
@@ -62,6 +67,9 @@ struct creation *creation_new(struct tutti_group *root, uint64_t key);
 /* Ends a split that has been decided.  Frees its state after a verdict of OK: then all ranks have called, so none will
  * ask about it.  Lock held. */
 void creation_end_split(struct creation *creation);
+
+/* True if the group is being made, or is pending. */
+bool creation_is_under_way(const struct tutti_group *group);
 
 /* Returns the offer of the i-th backend that has one, or NULL. */
 const uint8_t *creation_offer(const struct tutti_group *group, int i);

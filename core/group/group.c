@@ -48,7 +48,7 @@ static void shut(struct tutti_group *group)
     engine_lock(group->engine);
     bool was = group->shut;
     if (!was) control_channel_flush(group);
-    if (group->creation != NULL && group->rank >= 0) {
+    if (creation_is_under_way(group) && group->rank >= 0) {
         char text[ERROR_TEXT_MAX];
         snprintf(text, sizeof text, "rank %d has destroyed the group", group->global_ranks[group->rank]);
         creation_give_up(group, TUTTI_ERR_ABORTED, text);

@@ -121,7 +121,7 @@ struct tutti_group {
 
     uint64_t n_subgroups;            /* number of groups made from this one, for their ids */
     uint64_t called;                 /* number of the latest subgroup that this rank has called for, member or not */
-    struct creation *creation;       /* set while the members agree on the group: see creation.h */
+    struct creation *creation;       /* how the members agree on the group: see creation.h; NULL: they need not */
     atomic_bool pending;             /* the creation must be settled before the first use */
     bool settling;                   /* a thread is settling it */
     struct creation_list *creations; /* root */
