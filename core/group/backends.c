@@ -1,12 +1,12 @@
 #include "group/backends.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "group/agreement.h"
 #include "group/creation_state.h"
 #include "group/entries.h"
@@ -34,7 +34,10 @@ static void close_entry(struct tutti_group *group, struct backend_entry *entry)
 static int open_store(const struct tutti_group *group, struct backend_entry *entry)
 {
     char prefix[80];
-    snprintf(prefix, sizeof prefix, "%.40s/%" PRIi64, entry->backend->name, group->turn);
+    struct text text = text_in(prefix, sizeof prefix);
+    text_add_some(&text, entry->backend->name, 40);
+    text_add(&text, "/");
+    text_add_hex(&text, (uint64_t)group->turn, 16);
     return tutti_store_prefix(group->store, prefix, &entry->store);
 }
 
@@ -349,13 +352,12 @@ int backends_open(struct tutti_group *group, const struct group_args *args)
 
 void backends_describe(struct tutti_group *group)
 {
-    size_t used = 0;
+    struct text text = text_in(group->backend_text, sizeof group->backend_text);
     for (int device = 0; device < 2; device++)
         for (int i = 0; i < group->n_entries[device]; i++) {
-            const char *lead = i > 0 ? "|" : used == 0 ? (device == 0 ? "cpu:" : "cuda:") : ",cuda:";
-            used += (size_t)snprintf(group->backend_text + used, sizeof group->backend_text - used, "%s%s", lead,
-                                     group->entries[device][i].backend->name);
-            if (used >= sizeof group->backend_text) return;
+            bool is_first = text.at == group->backend_text;
+            text_add(&text, i > 0 ? "|" : device == 0 ? "cpu:" : is_first ? "cuda:" : ",cuda:");
+            text_add(&text, group->entries[device][i].backend->name);
         }
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "group/backends.h"
 #include "group/entries.h"
 #include "group/group_fail.h"
@@ -103,7 +104,7 @@ void creation_decide(struct creation *creation, int status, const char *text, bo
         text = status == TUTTI_OK ? "" : error_text();
     }
     creation->status = status;
-    snprintf(creation->text, sizeof creation->text, "%s", text);
+    text_copy(creation->text, sizeof creation->text, text);
     creation->state = CREATION_DECIDED;
     if (notify && leads) send_verdict(creation);
     if (notify && !leads && status != TUTTI_OK) send_failed(creation, creation->leader);

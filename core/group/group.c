@@ -1,6 +1,5 @@
 #include "group/group.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/streams.h"
+#include "base/text.h"
 #include "bootstrap/liveness.h"
 #include "coll/coll.h"
 #include "diagnose/control_channel.h"
@@ -173,12 +173,11 @@ static int fill_ranks(struct tutti_group *group, const struct group_args *args)
 static int make_store(struct tutti_group *group, const struct group_args *args)
 {
     tutti_store *base = args->store != NULL ? args->store : group->origin->store;
-    const char *lead = args->store != NULL ? "tutti/" : "";
     char prefix[64];
-    if (args->parent == NULL)
-        snprintf(prefix, sizeof prefix, "tutti");
-    else
-        snprintf(prefix, sizeof prefix, "%sgroup/%016" PRIx64, lead, group->id);
+    struct text text = text_in(prefix, sizeof prefix);
+    if (args->store != NULL) text_add(&text, args->parent != NULL ? "tutti/" : "tutti");
+    if (args->parent != NULL) text_add(&text, "group/");
+    if (args->parent != NULL) text_add_hex(&text, group->id, 16);
     return tutti_store_prefix(base, prefix, &group->store);
 }
 
@@ -198,7 +197,7 @@ static int fill(struct tutti_group *group, const struct group_args *args)
     group->local_rank = args->local_rank;
     group->local_world_size = args->local_world_size;
     group->node_rank = args->node_rank;
-    snprintf(group->name, sizeof group->name, "%s", args->name);
+    text_copy(group->name, sizeof group->name, args->name);
     int status = TUTTI_OK;
     struct tutti_group *root = args->parent != NULL ? args->parent->root : group;
     if (args->parent != NULL) {
@@ -333,7 +332,7 @@ int group_open(const struct group_args *args, struct tutti_group **out)
         limits_raise(args->size);
         group->limit_ranks = args->size;
     }
-    streams_fill(); /* the program may have closed them after it made the store */
+    if (args->parent == NULL) streams_fill(); /* the program may have closed them after it made the store */
     int status = fill(group, args);
     if (status == TUTTI_OK && group->size > 1 && group->root == group) status = processes_publish(group);
     if (group->turn > 0) group->id = group_id_mix(group->id, (uint64_t)group->turn); /* differs from earlier ids */

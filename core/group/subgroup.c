@@ -1,7 +1,6 @@
 #include "group/subgroup.h"
 
-#include <stdio.h>
-
+#include "base/text.h"
 #include "group/backends.h"
 #include "group/creation.h"
 #include "group/group.h"
@@ -12,27 +11,32 @@ int subgroup_open(struct tutti_group *parent, const int *ranks, int n, const str
 {
     int own = parent->global_ranks[parent->rank], rank = -1;
     char name[GROUP_NAME_MAX];
+    struct text text = text_in(name, sizeof name);
     for (int i = 0; i < n; i++)
         if (ranks[i] == own) rank = i;
-    if (opts->name != NULL)
-        snprintf(name, sizeof name, "%s", opts->name);
-    else
-        snprintf(name, sizeof name, "%.40s/%04x", parent->name, (unsigned)(id->id & 0xffff));
+    if (opts->name != NULL) {
+        text_add(&text, opts->name);
+    } else {
+        text_add_some(&text, parent->name, 40);
+        text_add(&text, "/");
+        text_add_hex(&text, id->id, 4);
+    }
     bool all_call = !opts->members_only && opts->backend == NULL;
-    struct backend_spec names = parent->names;
-    int status = opts->backend != NULL ? backend_spec_parse(opts->backend, &names) : TUTTI_OK;
+    struct backend_spec given;
+    const struct backend_spec *names = opts->backend != NULL ? &given : &parent->names;
+    int status = opts->backend != NULL ? backend_spec_parse(opts->backend, &given) : TUTTI_OK;
     if (status != TUTTI_OK) return status;
     if (rank < 0) {
         if (id->number > 0)
             creation_abstain(parent,
                              &(struct creation_terms){
-                                 ranks, n, &names, opts->algorithm != NULL ? opts->algorithm : parent->own_algorithm},
+                                 ranks, n, names, opts->algorithm != NULL ? opts->algorithm : parent->own_algorithm},
                              id->key, id->number);
         status = all_call ? backends_abstain(parent) : TUTTI_OK;
         return status == TUTTI_OK ? group_open_non_member(parent, name, group) : status;
     }
     struct group_args args = {
-        .names = &names,
+        .names = names,
         .parent = parent,
         .whole = all_call ? parent : NULL,
         .color = color,

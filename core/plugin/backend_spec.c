@@ -6,6 +6,7 @@
 #include <strings.h>
 
 #include "base/error.h"
+#include "base/text.h"
 
 static int add_name(struct backend_spec *names, int device, const char *text, size_t length, const char *whole)
 {
@@ -89,20 +90,20 @@ int backend_spec_parse(const char *text, struct backend_spec *names)
 
 void backend_spec_print(const struct backend_spec *names, char *text, size_t size)
 {
-    size_t used = 0;
-    text[0] = '\0';
+    struct text print = text_in(text, size);
     if (names->automatic) {
-        snprintf(text, size, "auto");
+        text_add(&print, "auto");
         return;
     }
     for (int device = 0; device < 2; device++)
-        for (int i = 0; i < names->n[device] && used < size; i++) {
+        for (int i = 0; i < names->n[device]; i++) {
             const char *lead = i > 0               ? "|"
                                : !names->by_device ? ""
                                : device == 0       ? "cpu:"
-                               : used > 0          ? ",cuda:"
+                               : print.at > text   ? ",cuda:"
                                                    : "cuda:";
-            used += (size_t)snprintf(text + used, size - used, "%s%s", lead, names->name[device][i]);
+            text_add(&print, lead);
+            text_add(&print, names->name[device][i]);
         }
 }
 

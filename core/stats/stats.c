@@ -2,7 +2,6 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -12,6 +11,7 @@
 #include "base/file_limit.h"
 #include "base/forked.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "portable/files.h"
 
 enum { FILE_BYTES = sizeof(tutti_stats_page) + TUTTI_STATS_SLOTS * sizeof(tutti_stats_slot) };
@@ -20,7 +20,7 @@ enum { FILE_BYTES = sizeof(tutti_stats_page) + TUTTI_STATS_SLOTS * sizeof(tutti_
 static struct {
     tutti_stats_page *page; /* NULL: none */
     int fd, n_used;
-    pid_t pid; /* of the process that made it */
+    bool is_parents; /* this process is a fork of the one that made it */
 } file;
 static pthread_mutex_t file_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -28,6 +28,7 @@ static pthread_mutex_t file_lock = PTHREAD_MUTEX_INITIALIZER;
 static void reset_in_child(void)
 {
     pthread_mutex_init(&file_lock, NULL);
+    file.is_parents = true;
 }
 
 static void watch_forks(void)
@@ -62,12 +63,12 @@ static bool open_file(void)
     file.page = memory;
     file.fd = fd;
     file.n_used = 0;
-    file.pid = getpid();
+    file.is_parents = false;
     *file.page = (tutti_stats_page){.version = TUTTI_STATS_VERSION,
                                     .slot_bytes = sizeof(tutti_stats_slot),
                                     .n_slots = TUTTI_STATS_SLOTS,
                                     .first = sizeof *file.page,
-                                    .pid = file.pid};
+                                    .pid = getpid()};
     /* release: pairs with is_valid's acquire in tools/info/watch.c */
     __atomic_store_n(&file.page->magic, TUTTI_STATS_MAGIC, __ATOMIC_RELEASE);
     return true;
@@ -85,7 +86,7 @@ static void close_file(void)
 /* Returns a free slot, or NULL.  Lock held. */
 static tutti_stats_slot *take_published(void)
 {
-    if ((file.page == NULL || file.pid != getpid()) && !open_file()) return NULL;
+    if ((file.page == NULL || file.is_parents) && !open_file()) return NULL;
     for (int i = 0; i < TUTTI_STATS_SLOTS; i++) {
         tutti_stats_slot *slot = &slots_of(file.page)[i];
         if (slot->used) continue;
@@ -132,7 +133,7 @@ void stats_give(tutti_stats *stats)
 void stats_label(tutti_stats *stats, const char *name, int rank, int world, int global_rank, bool is_tree)
 {
     tutti_stats_slot *slot = slot_of(stats);
-    snprintf(slot->name, sizeof slot->name, "%s", name);
+    text_copy(slot->name, sizeof slot->name, name);
     slot->rank = rank;
     slot->world = world;
     slot->global_rank = global_rank;

@@ -220,10 +220,10 @@ static int call_custom(tutti_store *store, const struct store_request *request, 
     return TUTTI_OK;
 }
 
-static void close_custom(tutti_store *store, bool forked)
+static void close_custom(tutti_store *store)
 {
     struct custom *custom = (struct custom *)store;
-    if (custom->calls.close != NULL && !forked) custom->calls.close(custom->self);
+    if (custom->calls.close != NULL && !store_is_forked(store)) custom->calls.close(custom->self);
     free(custom);
 }
 

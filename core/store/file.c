@@ -310,9 +310,10 @@ static int open_file(struct file *file)
     return status;
 }
 
-static void close_file(tutti_store *store, bool forked)
+static void close_file(tutti_store *store)
 {
     struct file *file = (struct file *)store;
+    bool forked = store_is_forked(store);
     if (file->fd >= 0) close(file->fd);
     table_free(&file->table);
     if (!forked) pthread_mutex_destroy(&file->mutex);
@@ -340,7 +341,7 @@ int tutti_store_file_sized(const char *path, const tutti_store_opts *opts, size_
     snprintf(file->base.name, sizeof file->base.name, "file store %.200s", path);
     if (status == TUTTI_OK) status = open_file(file);
     if (status != TUTTI_OK) {
-        close_file(&file->base, false);
+        close_file(&file->base);
         return status;
     }
     *store = &file->base;

@@ -43,9 +43,10 @@ static int call_memory(tutti_store *store, const struct store_request *request, 
     return TUTTI_OK;
 }
 
-static void close_memory(tutti_store *store, bool forked)
+static void close_memory(tutti_store *store)
 {
     struct memory *memory = (struct memory *)store;
+    bool forked = store_is_forked(store);
     table_free(&memory->table);
     if (!forked) { /* in a forked child, a thread that no longer exists may hold them */
         pthread_mutex_destroy(&memory->lock);

@@ -1,9 +1,9 @@
 /* Prefix store: forwards requests to another store with a prefix before each key. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "store/store_impl.h"
 
 struct prefix {
@@ -50,9 +50,8 @@ static int call_prefix(tutti_store *store, const struct store_request *request, 
     return status;
 }
 
-static void close_prefix(tutti_store *store, bool forked)
+static void close_prefix(tutti_store *store)
 {
-    (void)forked;
     struct prefix *prefix = (struct prefix *)store;
     tutti_store_free(prefix->base_store);
     free(prefix);
@@ -78,9 +77,14 @@ int tutti_store_prefix(tutti_store *base, const char *prefix_text, tutti_store *
     struct prefix *prefix = calloc(1, sizeof *prefix + bytes + 2);
     if (prefix == NULL)
         return error_set(TUTTI_ERR_NO_MEMORY, "tutti_store_prefix: out of memory for prefix \"%s\"", prefix_text);
-    store_base_init(&prefix->base, &prefix_class, &(tutti_store_opts){.timeout_ms = base->timeout_ms});
+    prefix->base.class = &prefix_class;
+    atomic_init(&prefix->base.references, 1);
+    atomic_init(&prefix->base.timeout_ms, base->timeout_ms);
     prefix->base.pid = base->pid;
-    snprintf(prefix->base.name, sizeof prefix->base.name, "%.200s/%.60s", base->name, prefix_text);
+    struct text name = text_in(prefix->base.name, sizeof prefix->base.name);
+    text_add_some(&name, base->name, 200);
+    text_add(&name, "/");
+    text_add_some(&name, prefix_text, 60);
     prefix->base_store = store_retain(base);
     memcpy(prefix->text, prefix_text, bytes);
     prefix->text[bytes] = '/';

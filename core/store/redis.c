@@ -203,9 +203,10 @@ static void unregister_links(struct redis *redis)
     free(bytes);
 }
 
-static void close_redis(tutti_store *store, bool forked)
+static void close_redis(tutti_store *store)
 {
     struct redis *redis = (struct redis *)store;
+    bool forked = store_is_forked(store);
     if (!forked) unregister_links(redis);
     for (int use = 0; use < REDIS_USES; use++)
         while (redis->idle[use] != NULL) {
@@ -273,7 +274,7 @@ int tutti_store_redis_sized(const char *url, const tutti_store_opts *opts, size_
              redis->target.url.job);
     if (status == TUTTI_OK) status = connect_first(redis);
     if (status != TUTTI_OK) {
-        close_redis(&redis->base, false);
+        close_redis(&redis->base);
         return status;
     }
     *store = &redis->base;

@@ -79,6 +79,11 @@ void store_reply_free(struct store_reply *reply)
     reply->n_values = 0;
 }
 
+bool store_is_forked(const tutti_store *store)
+{
+    return store->pid != getpid();
+}
+
 tutti_store *store_retain(tutti_store *store)
 {
     atomic_fetch_add_explicit(&store->references, 1, memory_order_relaxed);
@@ -89,8 +94,7 @@ void tutti_store_free(tutti_store *store)
 {
     if (store == NULL) return;
     /* acq_rel: other holders' accesses happen before the close */
-    if (atomic_fetch_sub_explicit(&store->references, 1, memory_order_acq_rel) == 1)
-        store->class->close(store, store->pid != getpid());
+    if (atomic_fetch_sub_explicit(&store->references, 1, memory_order_acq_rel) == 1) store->class->close(store);
 }
 
 uint16_t tutti_store_port(const tutti_store *store)
@@ -135,7 +139,7 @@ static bool reply_fits(const struct store_request *request, const struct store_r
 int store_call(tutti_store *store, const struct store_request *request, struct store_reply *reply)
 {
     *reply = (struct store_reply){0};
-    if (store->pid != getpid())
+    if (store_is_forked(store))
         return error_set(TUTTI_ERR_STORE,
                          "%s was opened by process %d and cannot be used in its forked child %d; open a store there",
                          store->name, (int)store->pid, (int)getpid());

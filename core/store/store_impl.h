@@ -62,7 +62,7 @@ struct store_class {
     int (*call)(tutti_store *store, const struct store_request *request, struct store_reply *reply);
     /* Frees the store; called once, for the last reference.  In a forked child it must not touch what the parent
      * uses. */
-    void (*close)(tutti_store *store, bool forked);
+    void (*close)(tutti_store *store);
     /* Returns the port of the store's server.  May be NULL. */
     uint16_t (*port)(const tutti_store *store);
     int (*linger)(tutti_store *store, int64_t deadline_ns);
@@ -89,6 +89,9 @@ void store_reply_free(struct store_reply *reply);
 /* Sets the reply's status and error message; returns status. */
 int store_reply_error(struct store_reply *reply, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* True if this process is a fork of the one that opened the store. */
+bool store_is_forked(const tutti_store *store);
 
 tutti_store *store_retain(tutti_store *store);
 

@@ -156,9 +156,10 @@ static int connect_first(struct client *client, int64_t deadline_ns)
     }
 }
 
-static void close_client(tutti_store *store, bool forked)
+static void close_client(tutti_store *store)
 {
     struct client *client = (struct client *)store;
+    bool forked = store_is_forked(store);
     while (client->idle != NULL) {
         struct link *link = client->idle;
         client->idle = link->next;
@@ -248,7 +249,7 @@ int tutti_store_tcp_sized(const char *host, uint16_t port, const tutti_store_opt
     if (status == TUTTI_OK) status = address_host(host, client->target.host);
     if (status == TUTTI_OK) status = open_client(client, opts);
     if (status != TUTTI_OK) {
-        close_client(&client->base, false);
+        close_client(&client->base);
         return status;
     }
     *store = &client->base;

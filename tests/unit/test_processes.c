@@ -57,9 +57,8 @@ static int call_late(tutti_store *store, const struct store_request *request, st
     return status;
 }
 
-static void close_late(tutti_store *store, bool forked)
+static void close_late(tutti_store *store)
 {
-    (void)forked;
     tutti_store_free(((struct late_store *)store)->inner);
 }
 
