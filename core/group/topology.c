@@ -208,6 +208,12 @@ static int count_paths(const tutti_backend *backend)
     return n;
 }
 
+/* True if the group's algorithms are named, by TUTTI_ALGO or measured rows, which may name paths of backends. */
+static bool names_paths(const struct tutti_group *group)
+{
+    return group->algorithm != NULL || group->root->tuning != NULL;
+}
+
 /* Lists the paths of the group's backends, as algorithms that build no plan. */
 static int gather_paths(struct tutti_group *group)
 {
@@ -255,11 +261,12 @@ static int pass_rows(struct tutti_group *group, struct backend_entry *entry)
 
 int topology_read(struct tutti_group *group)
 {
-    int status = gather_paths(group);
+    int status = TUTTI_OK;
     for (int device = 0; device < 2; device++)
         for (int i = 0; status == TUTTI_OK && i < group->n_entries[device]; i++)
             status = find_hosts(group, &group->entries[device][i]);
     status = share_topology(group, status);
+    if (status == TUTTI_OK && names_paths(group)) status = gather_paths(group);
     if (status == TUTTI_OK && group == group->root) links_log(group);
     for (int device = 0; device < 2; device++)
         for (int i = 0; status == TUTTI_OK && i < group->n_entries[device]; i++) {

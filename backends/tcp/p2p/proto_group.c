@@ -102,6 +102,7 @@ static void reclaim_memory(struct proto *proto, struct proto_group *group)
         struct proto_op *op = proto->slot[i];
         if (op->request != NULL && op->group == group && !op->cancelled) proto_cancel(group, op->request);
     }
+    if (!has_op_in_use(proto, group)) return;
     int64_t end_ns = proto->host->now_ns() + 2 * (int64_t)PROTO_REVOKE_MS * 1000000;
     while (has_op_in_use(proto, group) && proto->host->now_ns() < end_ns) proto_progress(proto);
     for (size_t i = 0; i < proto->n_slots; i++) {
@@ -121,7 +122,7 @@ void proto_remove_group(struct proto_group *group)
     reclaim_memory(proto, group);
     for (size_t i = 0; i < proto->n_slots; i++)
         if (proto->slot[i]->request != NULL && proto->slot[i]->group == group) proto_op_free(proto, proto->slot[i]);
-    remember(proto, group->id);
+    if (group->world_size > 1) remember(proto, group->id); /* no other rank sends messages to a group of one */
     reject_arrivals(proto, &proto->messages, group->id);
     reject_arrivals(proto, &proto->grants, group->id);
     group->proto = NULL;
