@@ -26,15 +26,31 @@ static struct drain_wait begin_waiting(int64_t deadline_ns)
     return (struct drain_wait){deadline_ns, clock_deadline_ns(WARN_MS), NAP_US};
 }
 
+/* True if the engine's i-th backend can drain, and this is its first group. */
+static bool drains(const struct engine *engine, int i, const struct tutti_group *group)
+{
+    const tutti_backend *backend = engine->source[i].backend;
+    const struct backend_entry *entry = group != NULL ? entries_find(group, backend) : NULL;
+    bool its_own = group == NULL || (entry != NULL && entry->state == engine->source[i].state);
+    return its_own && TUTTI_HAS(backend, drain);
+}
+
+static bool drains_any(struct tutti_group *group)
+{
+    bool any = false;
+    engine_lock(group->engine);
+    for (int i = 0; i < group->engine->n_sources; i++) any |= drains(group->engine, i, group);
+    engine_unlock(group->engine);
+    return any;
+}
+
 /* Returns a rank that may not have received everything, or -1.  Asks each backend about its first group. */
 static int32_t find_lacking(const struct engine *engine, const struct tutti_group *group)
 {
     int32_t found = -1;
     for (int i = 0; i < engine->n_sources; i++) {
         const tutti_backend *backend = engine->source[i].backend;
-        const struct backend_entry *entry = group != NULL ? entries_find(group, backend) : NULL;
-        bool its_own = group == NULL || (entry != NULL && entry->state == engine->source[i].state);
-        if (!its_own || !TUTTI_HAS(backend, drain)) continue;
+        if (!drains(engine, i, group)) continue;
         int32_t rank = backend->drain(engine->source[i].state);
         if (found < 0) found = rank;
     }
@@ -66,6 +82,7 @@ static bool nap(struct drain_wait *wait, bool moved)
 
 void drain_group(struct tutti_group *group, int64_t deadline_ns)
 {
+    if (!drains_any(group)) return;
     struct drain_wait wait = begin_waiting(deadline_ns);
     for (bool moved = true; nap(&wait, moved);) {
         engine_lock(group->engine);

@@ -439,12 +439,23 @@ static void leave_tree(struct tutti_group *origin)
     }
 }
 
-void group_end(struct tutti_group *group, int64_t delivery_ms)
+/* Waits for the operations under way, then fails those that are left. */
+static void end_works(struct tutti_group *group)
 {
-    struct tutti_group *other = NULL;
+    engine_lock(group->engine);
+    engine_count_call(group->engine);
+    bool none = TAILQ_EMPTY(&group->engine->active);
+    engine_unlock(group->engine);
+    if (none) return;
     visit_to_close(group, wait_until_ended, clock_deadline_ns(CLOSE_WAIT_MS));
     visit_to_close(group, fail_late, 0);
     visit_to_close(group, wait_until_ended, clock_deadline_ns(LET_GO_MS));
+}
+
+void group_end(struct tutti_group *group, int64_t delivery_ms)
+{
+    struct tutti_group *other = NULL;
+    end_works(group);
     int64_t deadline = clock_deadline_ns(delivery_ms == TUTTI_DEFAULT_TIMEOUT ? group->timeout_ms : delivery_ms);
     while ((other = next_to_close(group, other)) != NULL) {
         drain_group(other, deadline);
