@@ -72,15 +72,16 @@ static void check_lost(struct creation *creation)
     }
 }
 
-static void propose(struct creation *creation, int ready)
+/* Decides the error for which this rank cannot make the group. */
+static void refuse(struct creation *creation, int status)
 {
     char text[CREATION_TEXT];
-    snprintf(text, sizeof text, "rank %d: %.220s", creation->group->global_ranks[creation->group->rank],
-             ready != TUTTI_OK ? error_text() : "");
-    if (ready != TUTTI_OK) {
-        creation_decide(creation, ready, text, true);
-        return;
-    }
+    snprintf(text, sizeof text, "rank %d: %.220s", creation->group->global_ranks[creation->group->rank], error_text());
+    creation_decide(creation, status, text, true);
+}
+
+static void propose(struct creation *creation)
+{
     if (creation->state != CREATION_PROPOSED) return;
     int sent = creation_send_proposal(creation, creation->leader);
     if (sent != TUTTI_OK) creation_decide(creation, sent, error_text(), false);
@@ -113,7 +114,8 @@ static int begin_locked(struct tutti_group *group, const struct group_args *args
         fill_members(&creation->list,
                      &(struct creation_terms){group->global_ranks, group->size, &group->names, group->own_algorithm});
     if (args->number > parent->called) parent->called = args->number;
-    propose(creation, ready);
+    if (ready != TUTTI_OK) refuse(creation, ready);
+    propose(creation);
     check_lost(creation);
     creation_receive_early(creation);
     return TUTTI_OK;
