@@ -42,6 +42,19 @@ static void test_whole(void **state)
     }
 }
 
+/* The verdict on a split carries colors and keys. */
+static void test_choices(void **state)
+{
+    struct creation_message sent = {.type = CREATION_VERDICT, .list = {.n = 100, .n_listed = CREATION_RANKS}}, read;
+    uint8_t wire[CREATION_BYTES];
+    (void)state;
+    for (int i = 0; i < CREATION_RANKS; i++) sent.list.rank[i] = -i;
+    size_t bytes = creation_wire_encode(&sent, wire);
+    assert_int_equal(bytes, CREATION_HEAD + CREATION_RANKS * sizeof(int32_t));
+    assert_true(creation_wire_parse(wire, bytes, &read));
+    assert_memory_equal(&read, &sent, sizeof sent);
+}
+
 /* Tries every value of each byte of the head. */
 static void test_malformed(void **state)
 {
@@ -108,7 +121,7 @@ static void test_words(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_whole), cmocka_unit_test(test_malformed),
-                                       cmocka_unit_test(test_words)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_whole), cmocka_unit_test(test_choices),
+                                       cmocka_unit_test(test_malformed), cmocka_unit_test(test_words)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* Backend strings: their meaning, and the reasons why some are refused. */
+/* Backend strings: their meaning, how they are printed, and the reasons why some are refused.  base/text.h: texts are
+ * cut where their memory ends. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,6 +8,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "plugin/backend_spec.h"
 
 /* Formats names as "cpu:a|b,cuda:c". */
@@ -115,12 +117,43 @@ static void test_lengths(void **state)
     for (size_t i = 0; i < sizeof guarded.after; i++) assert_int_equal(guarded.after[i], 0x55);
 }
 
+static void test_prints(void **state)
+{
+    static const char *const texts[] = {"auto", "tcp", "tcp|mpi", "cpu:tcp", "cuda:nccl|tcp", "cpu:tcp|mpi,cuda:nccl"};
+    struct backend_spec names;
+    char text[SPEC_TEXT_MAX];
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        assert_int_equal(backend_spec_parse(texts[i], &names), TUTTI_OK);
+        backend_spec_print(&names, text, sizeof text);
+        assert_string_equal(text, texts[i]);
+    }
+    backend_spec_print(&names, text, 10);
+    assert_string_equal(text, "cpu:tcp|m");
+}
+
+static void test_texts(void **state)
+{
+    char text[12];
+    (void)state;
+    for (size_t size = 1; size <= sizeof text; size++) {
+        memset(text, 'x', sizeof text);
+        struct text made = text_in(text, size);
+        text_add_some(&made, "abcdef", 3);
+        text_add(&made, "/");
+        text_add_hex(&made, 0x1a2b3c, 4);
+        text_add(&made, "fgh");
+        assert_int_equal(strlen(text), size - 1);
+        assert_memory_equal(text, "abc/2b3cfgh", size - 1);
+        for (size_t i = size; i < sizeof text; i++) assert_int_equal(text[i], 'x');
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_meaning),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_lengths),
+        cmocka_unit_test(test_meaning), cmocka_unit_test(test_refusals), cmocka_unit_test(test_lengths),
+        cmocka_unit_test(test_prints),  cmocka_unit_test(test_texts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
