@@ -61,11 +61,13 @@ static void update_free(struct shm_peer *peer)
     if (peer->bytes_written - bytes <= peer->bytes_written - peer->bytes_freed) peer->bytes_freed = bytes;
 }
 
-/* Asks for the lines that the next message fills if it has the same size. */
+/* Asks for the lines that the next message fills if it has the same size, and for the first line of the one after it:
+ * a small message is written in less time than a line takes to come. */
 static void own_next(const struct shm *shm, const struct shm_peer *peer, size_t bytes)
 {
     struct shm_slot *slot = slot_at(shm, peer->out, peer->slots_written);
     own_line(slot);
+    own_line(slot_at(shm, peer->out, peer->slots_written + 1));
     if (bytes <= SHM_TINY || bytes > OWN_MAX) return;
     if (bytes <= SHM_INLINE)
         own_lines(&slot->size, offsetof(struct shm_slot, payload) - offsetof(struct shm_slot, size) + bytes);
