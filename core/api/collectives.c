@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/sized.h"
 #include "dispatch/batch.h"
+#include "dispatch/message.h"
 #include "dispatch/submit.h"
 
 /* Submits an operation with at most one tensor per side. */
@@ -177,28 +178,24 @@ int tutti_monitored_barrier_sized(const tutti_opts *opts, size_t opts_bytes)
 
 int tutti_send_sized(tutti_tensor tensor, int dst, const tutti_opts *opts, size_t opts_bytes)
 {
-    tutti_op op = {.kind = TUTTI_SEND, .root = dst, .n_in = 1, .in = &tensor};
-    return submit(&op, opts, opts_bytes);
+    return message_send(&tensor, dst, opts, opts_bytes, NULL);
 }
 
 int tutti_recv_sized(tutti_tensor tensor, int src, const tutti_opts *opts, size_t opts_bytes)
 {
-    tutti_op op = {.kind = TUTTI_RECV, .root = src, .n_out = 1, .out = &tensor};
-    return submit(&op, opts, opts_bytes);
+    return message_receive(&tensor, src, opts, opts_bytes, NULL);
 }
 
 int tutti_isend_sized(tutti_tensor tensor, int dst, const tutti_opts *opts, size_t opts_bytes, tutti_work **work)
 {
-    tutti_op op = {.kind = TUTTI_SEND, .root = dst, .n_in = 1, .in = &tensor};
     if (work == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "isend: work is NULL; pass an address for the Work");
-    return submit_async(&op, opts, opts_bytes, work);
+    return message_send(&tensor, dst, opts, opts_bytes, work);
 }
 
 int tutti_irecv_sized(tutti_tensor tensor, int src, const tutti_opts *opts, size_t opts_bytes, tutti_work **work)
 {
-    tutti_op op = {.kind = TUTTI_RECV, .root = src, .n_out = 1, .out = &tensor};
     if (work == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "irecv: work is NULL; pass an address for the Work");
-    return submit_async(&op, opts, opts_bytes, work);
+    return message_receive(&tensor, src, opts, opts_bytes, work);
 }
 
 /* Copies ops, of op_bytes each in the program, to this library's size. */

@@ -84,7 +84,25 @@ static int translate_peer(const struct tutti_group *group, struct call_memo *las
     return TUTTI_OK;
 }
 
-static void remember(const struct tutti_group *group, struct call_memo *last, int32_t given_root, const tutti_op *op,
+/* Keeps what messages like op have in common. */
+static void remember_message(struct message_memo *memo, int32_t given_root, const tutti_op *op, const tutti_opts *opts,
+                             uint64_t fingerprint, const struct backend_entry *entry)
+{
+    const tutti_tensor *tensor = op->kind == TUTTI_SEND ? op->in : op->out;
+    *memo = (struct message_memo){
+        .entry = entry,
+        .tensor = *tensor,
+        .bytes = (size_t)(tensor->numel * tutti_dtype_bytes(tensor->dtype)),
+        .fingerprint = fingerprint,
+        .given = given_root,
+        .group_rank = opts->group_rank,
+        .root = op->root,
+        .op = {.size = sizeof memo->op, .kind = op->kind, .dtype = op->dtype, .n_in = op->n_in, .n_out = op->n_out},
+    };
+    record_fill(&memo->record, op, fingerprint);
+}
+
+static void remember(struct tutti_group *group, struct call_memo *last, int32_t given_root, const tutti_op *op,
                      const tutti_opts *opts, uint64_t fingerprint)
 {
     *last = (struct call_memo){.call = op->call,
@@ -101,6 +119,8 @@ static void remember(const struct tutti_group *group, struct call_memo *last, in
     if (op->n_out > 0) last->out = *op->out;
     bool is_one = op->n_in == 0 || op->n_out == 0 || op->in == op->out;
     last->any_memory = is_one && (op->n_in > 0 ? last->in.data : last->out.data) != NULL;
+    if (last->entry != NULL && last->any_memory && !op_is_open(op))
+        remember_message(&group->messages[op->kind == TUTTI_SEND], given_root, op, opts, fingerprint, last->entry);
 }
 
 /* Does call_memo_check's work for other calls than repeated messages. */

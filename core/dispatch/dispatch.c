@@ -13,9 +13,6 @@
 #include "progress/work.h"
 #include "tool/tool.h"
 
-/* Bit that marks the tags of messages; tags of collectives lack it. */
-#define MESSAGE_TAG (UINT64_C(1) << 63)
-
 static tutti_request *new_request(struct tutti_work *work, const tutti_op *op, const struct backend_entry *entry)
 {
     clear(&work->request, sizeof work->request);
@@ -46,7 +43,7 @@ static void set_open_fields(tutti_request *request, const tutti_op *op)
     if (op->up_to) request->flags |= TUTTI_REQUEST_UP_TO;
     if (op->tag == TUTTI_ANY_TAG) request->flags |= TUTTI_REQUEST_ANY_TAG;
     if (op->kind == TUTTI_PROBE) request->flags |= TUTTI_REQUEST_PEEK;
-    if (op->tag == TUTTI_ANY_TAG) request->tag = MESSAGE_TAG;
+    if (op->tag == TUTTI_ANY_TAG) request->tag = DISPATCH_MESSAGE_TAG;
     request->fingerprint_mask = fingerprint_mask(op);
 }
 
@@ -55,7 +52,7 @@ static int begin_message(struct tutti_work *work, const tutti_op *op, const stru
     tutti_request *request = new_request(work, op, entry);
     const tutti_tensor *tensor = op->kind == TUTTI_SEND ? op->in : op->out;
     request->flags = flags;
-    request->tag = MESSAGE_TAG | (uint64_t)op->tag;
+    request->tag = DISPATCH_MESSAGE_TAG | (uint64_t)op->tag;
     if (op_is_open(op)) set_open_fields(request, op);
     if (op->kind != TUTTI_PROBE) {
         request->data = tensor->data;

@@ -8,6 +8,9 @@ struct backend_entry;
 struct tutti_group;
 struct tutti_work;
 
+/* Bit that marks the tags of messages; tags of collectives lack it. */
+#define DISPATCH_MESSAGE_TAG (UINT64_C(1) << 63)
+
 /* Dispatches work through an entry whose backend takes its tensors.  Returns TUTTI_REQUEST_PENDING, also if the work
  * has ended meanwhile, or an error if nothing has begun. */
 int dispatch_through(struct tutti_work *work, const struct backend_entry *entry);

@@ -37,11 +37,12 @@ static inline void issue_advance(struct tutti_group *group, const tutti_op *op, 
     health_issued(group->health, group->sequence, fingerprint);
 }
 
-/* Fills a cleared work.  The tensors are not copied, because a blocking caller's outlive the call. */
+/* Fills a cleared work; op may be its own already.  The tensors are not copied, because a blocking caller's outlive the
+ * call. */
 static inline void issue_fill(struct tutti_work *work, struct tutti_group *group, const tutti_op *op,
                               const tutti_opts *opts)
 {
-    work->op = *op;
+    if (op != &work->op) work->op = *op;
     if (user_op_is(op->reduce_op)) {
         work->user_op = op->reduce_op;
         user_op_hold(work->user_op);
@@ -54,14 +55,15 @@ static inline void issue_fill(struct tutti_work *work, struct tutti_group *group
     work->deadline_ns = CLOCK_NEVER;
 }
 
-/* Copies an async message's tensor.  Starts the clock of a long one.  That of a short one, like that of a blocking
- * call, starts within a few rounds: reading it would take longer than the message. */
-static inline void issue_detach_message(struct tutti_work *work)
+/* Copies an async message's tensor, unless op is the work's own, which has a copy.  Starts the clock of a long one.
+ * That of a short one, like that of a blocking call, starts within a few rounds: reading it would take longer than the
+ * message. */
+static inline void issue_detach_message(struct tutti_work *work, const tutti_op *op)
 {
     enum { TIMED_MIN = 64 << 10 }; /* bytes */
     if (!work->async) return;
     if (work->request.bytes >= TIMED_MIN) work_start_clock(work, engine_time_ns(work->engine));
-    op_keep_message(&work->op, work->tensors);
+    if (op != &work->op) op_keep_message(&work->op, work->tensors);
 }
 
 /* The same for any operation that has not been dispatched.  Returns NO_MEMORY if there is none for the lists of a

@@ -17,6 +17,12 @@ int submit(tutti_op *op, const tutti_opts *opts, size_t opts_bytes);
 /* Does the same, but always returns a Work. */
 int submit_async(tutti_op *op, const tutti_opts *opts, size_t opts_bytes, tutti_work **work);
 
+/* Does the same with the library's own options.  out: where an asynchronous call gets its Work, or NULL. */
+int submit_to(tutti_op *op, const tutti_opts *opts, tutti_work **out);
+
+/* Passes the work of a call to the caller, or waits for it and frees it if out is NULL.  Releases the lock. */
+int submit_finish(struct tutti_group *group, struct tutti_work *work, tutti_work **out);
+
 /* Dispatches a checked op that is blocking or a message without a Work: most of them complete at once.  Returns
  * TUTTI_REQUEST_DONE, with a work in *out if it is async, or TUTTI_REQUEST_PENDING and a work in *out.  Returns
  * UNSUPPORTED if nothing has begun and launch_operation may do it.  Any other error is the operation's result.  entry:

@@ -66,19 +66,19 @@ void record_refill(struct record_ring *ring, int64_t *clock_ns);
 /* Frees the ring's memory. */
 void record_free(struct record_ring *ring);
 
-/* Records an operation that is issued.  clock_ns: the engine's last reading of the clock.  Returns the record's handle,
- * which is not 0. */
-static inline uint32_t record_issue(struct record_ring *ring, int64_t *clock_ns, const tutti_op *op,
-                                    uint64_t fingerprint)
+/* Returns the next record, whose handle is the ring's new `next`.  clock_ns: the engine's last reading of the clock. */
+static inline struct record *record_take(struct record_ring *ring, int64_t *clock_ns)
 {
-#ifdef TUTTI_RECORD_OFF /* to measure what recording costs: tests/soak/overhead.sh */
-    return 0;
-#endif
     uint64_t number = ring->next;
     if (__builtin_expect(number == ring->due, 0)) record_refill(ring, clock_ns);
-    struct record *record = &ring->slots[number & ring->mask];
     ring->next = number + 1;
     __builtin_prefetch(&ring->slots[(number + 1) & ring->mask], 1); /* a ring is larger than the first-level cache */
+    return &ring->slots[number & ring->mask];
+}
+
+/* Fills a record but for its time. */
+static inline void record_fill(struct record *record, const tutti_op *op, uint64_t fingerprint)
+{
     record->fingerprint = fingerprint;
     record->kind_state = (uint32_t)op->kind;
     record->dtype = (int32_t)op->dtype;
@@ -87,9 +87,37 @@ static inline uint32_t record_issue(struct record_ring *ring, int64_t *clock_ns,
     record->mark = atomic_load_explicit(&record_mark, memory_order_relaxed); /* relaxed: only a number */
     record->sequence = op->sequence;
     record->numel = op->n_in > 0 ? op->in->numel : op->n_out > 0 ? op->out->numel : 0;
-    record->issued_ns = *clock_ns;
     record->started = record->ended = 0;
-    return (uint32_t)number + 1;
+}
+
+/* Records an operation that is issued.  clock_ns: the engine's last reading of the clock.  Returns the record's handle,
+ * which is not 0. */
+static inline uint32_t record_issue(struct record_ring *ring, int64_t *clock_ns, const tutti_op *op,
+                                    uint64_t fingerprint)
+{
+#ifdef TUTTI_RECORD_OFF /* to measure what recording costs: tests/soak/overhead.sh */
+    return 0;
+#endif
+    struct record *record = record_take(ring, clock_ns);
+    record_fill(record, op, fingerprint);
+    record->issued_ns = *clock_ns;
+    return (uint32_t)ring->next;
+}
+
+/* Does the same for an operation that differs from that of another record in root and tag alone. */
+static inline uint32_t record_issue_like(struct record_ring *ring, int64_t *clock_ns, const struct record *like,
+                                         int32_t root, int32_t tag)
+{
+#ifdef TUTTI_RECORD_OFF
+    return 0;
+#endif
+    struct record *record = record_take(ring, clock_ns);
+    *record = *like;
+    record->root = root;
+    record->tag = tag;
+    record->mark = atomic_load_explicit(&record_mark, memory_order_relaxed); /* relaxed: only a number */
+    record->issued_ns = *clock_ns;
+    return (uint32_t)ring->next;
 }
 
 /* Returns the record of a handle, or NULL if a later one has replaced it. */

@@ -63,6 +63,18 @@ struct call_memo {
     const struct backend_entry *entry; /* see dispatch_message_entry */
 };
 
+/* What the last sends, or the last receives, have in common: see message.h.  Filled by call_memo.c. */
+struct message_memo {
+    const struct backend_entry *entry; /* NULL: nothing yet */
+    tutti_tensor tensor;
+    size_t bytes;
+    uint64_t fingerprint;
+    int32_t given, root; /* the last peer, as the caller named it and as a rank of the group */
+    bool group_rank;
+    tutti_op op;          /* without what is each message's own */
+    struct record record; /* likewise */
+};
+
 /* The fields that every operation uses come first: a large copy leaves little of the struct in the caches.
  *
  * A field marked `root:` is used only in the root, the first group of a tree. */
@@ -87,6 +99,7 @@ struct tutti_group {
     struct backend_entry stager; /* copies CUDA tensors if one of their entries takes only CPU tensors; else not open */
     struct backend_entry entries[2][GROUP_ENTRIES]; /* by device: CPU, CUDA */
     struct call_memo call_memos[TUTTI_KIND_COUNT];  /* the last call of each kind */
+    struct message_memo messages[2];                /* of receives and of sends */
     uint64_t calls;                                 /* calls that did not repeat the previous one */
 
     atomic_int references;              /* the handle, waiting calls, and threads that coalesce on it */
