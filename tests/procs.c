@@ -96,9 +96,14 @@ int proc_group(tutti_store *store, const char *name, int size, int64_t timeout_m
 
 int proc_sum(tutti_group *group, int size, int64_t n)
 {
+    return proc_sum_within(group, size, n, 0);
+}
+
+int proc_sum_within(tutti_group *group, int size, int64_t n, int64_t timeout_ms)
+{
     int64_t *data = malloc((size_t)n * sizeof *data);
     for (int64_t i = 0; i < n; i++) data[i] = i;
-    int status = tutti_all_reduce(tutti_view(data, n), TUTTI_SUM, tutti_with(.group = group));
+    int status = tutti_all_reduce(tutti_view(data, n), TUTTI_SUM, tutti_with(.group = group, .timeout_ms = timeout_ms));
     for (int64_t i = 0; i < n && status == TUTTI_OK; i++)
         if (data[i] != i * size) status = 1; /* the call succeeded, with a wrong result */
     free(data);
@@ -268,6 +273,42 @@ bool procs_wait_for_step(struct procs *procs, int step)
         procs_sleep_ms(1);
     }
     return false;
+}
+
+/* Returns the state of a rank's main thread, as /proc shows it: R, S, D, T, Z; 0 once the rank has been reaped. */
+static char state_of(const struct procs *procs, int rank)
+{
+    char path[32], text[256] = "", state = 0;
+    if (procs->pid[rank] == 0) return 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)procs->pid[rank]);
+    FILE *file = fopen(path, "re");
+    if (file == NULL) return 0;
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    const char *end = strrchr(text, ')'); /* of the program's name */
+    if (end != NULL) sscanf(end + 1, " %c", &state);
+    return state;
+}
+
+/* Waits until a rank is in a state at n looks in a row, 1 ms apart. */
+static void wait_for_state(struct procs *procs, int rank, char state, int n)
+{
+    for (int seen = 0; seen < n && procs->pid[rank] != 0 && monotonic_ns() < procs->deadline_ns;) {
+        seen = state_of(procs, rank) == state ? seen + 1 : 0;
+        procs_sleep_ms(1);
+        procs_reap(procs);
+    }
+}
+
+void procs_wait_until_stopped(struct procs *procs, int rank)
+{
+    wait_for_state(procs, rank, 'T', 1);
+}
+
+void procs_wait_until_asleep(struct procs *procs, int rank)
+{
+    enum { LOOKS = 5 }; /* a call sleeps for moments before it sleeps for long */
+    wait_for_state(procs, rank, 'S', LOOKS);
 }
 
 void procs_release(struct procs *procs, int step)

@@ -30,9 +30,13 @@
 #include "monotonic.h"
 
 #define PROCS_MOST 96
-#define PROCS_LIMIT_S 60
+#define PROCS_LIMIT_S 120
 #define PROCS_TOKEN "0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a69788796a5b4c3d2e1f0"
 #define PROCS_HUNG (-1000)
+
+/* Limit for what must happen at once rather than at a timeout of 20 s or more.  docs/faults.md promises 1 s; a busy
+ * machine may hold a rank up for several. */
+#define PROCS_SOON_S 15
 
 typedef int (*proc_fn)(int rank, int size, void *argument);
 
@@ -134,8 +138,9 @@ tutti_store *proc_store(void);
 int proc_group(tutti_store *store, const char *name, int size, int64_t timeout_ms, tutti_store **part,
                tutti_group **group);
 
-/* Sums n elements over all ranks and checks the result.  Returns the status, or 1 after a wrong result. */
+/* Sum n elements over all ranks and check the result.  Return the status, or 1 after a wrong result. */
 int proc_sum(tutti_group *group, int size, int64_t n);
+int proc_sum_within(tutti_group *group, int size, int64_t n, int64_t timeout_ms);
 
 /* Redirects stderr to a file without a name and returns its descriptor. */
 int proc_capture_stderr(int *saved);
@@ -156,6 +161,11 @@ void procs_wait(struct procs *procs);
 
 /* Waits until every rank that still runs has reached step.  Returns false after the deadline, or if none runs. */
 bool procs_wait_for_step(struct procs *procs, int step);
+
+/* Wait until a rank that has called raise(SIGSTOP) is stopped, and until the main thread of a rank sleeps in the call
+ * that it began after its last step.  Return at the deadline, or when the rank has ended. */
+void procs_wait_until_stopped(struct procs *procs, int rank);
+void procs_wait_until_asleep(struct procs *procs, int rank);
 
 /* Releases ranks that wait in proc_wait_for_go for this step or an earlier one. */
 void procs_release(struct procs *procs, int step);
