@@ -304,7 +304,7 @@ static void rank_run_expecting(scenario *body, int world, const int *expected)
     for (int i = 0; i < world; i++) {
         pid[i] = fork();
         if (pid[i] == 0) {
-            alarm(90); /* a hang ends as a failure */
+            alarm(200); /* a hang ends as a failure, before .ci/watch ends the program */
             exit(rank_main(body, shared, i, world));
         }
     }

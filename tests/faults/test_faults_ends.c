@@ -1,7 +1,7 @@
 /* Groups that end while others are in use, with messages, groups or operations still pending. */
 #include "procs.h"
 
-enum { SOON_S = 5, LARGE = 1 << 20 };
+enum { LARGE = 1 << 20 };
 
 /* Destroys a group whose large message had an RTS and was never received. */
 static int rank_of_an_rts(int rank, int size, void *argument)
@@ -49,7 +49,7 @@ static int rank_of_late_groups(int rank, int size, void *argument)
     int64_t begin = monotonic_ns();
     while (rank == 1 && atomic_load(&proc_shared->step[0]) < 1) proc_wait_1ms();
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
-    if (rank == 0) EXPECT_WITHIN(begin, 0, 2 + SOON_S); /* 2 s for each of them would be 12 */
+    if (rank == 0) EXPECT_WITHIN(begin, 0, 10); /* 2 s for each of them would be 12 */
     if (rank == 0) proc_set_step(1);
     for (int i = 0; i < GROUPS && rank == 0; i++) EXPECT(tutti_wait(&work[i], 0) < 0);
     return 0;
@@ -191,7 +191,7 @@ static void test_a_group_that_one_has_left(void **state)
 /* Many receives wait for a rank that has left, behind one that waits for another rank.  All of them end at once. */
 static int rank_of_many_that_wait_for_one(int rank, int size, void *argument)
 {
-    enum { MANY = 400, ENOUGH_MS = 5000 }; /* at a few receives a poll, this would take 22 s */
+    enum { MANY = 400, ENOUGH_MS = 15000 }; /* at a few receives a poll, this would take 22 s */
     static tutti_work *works[MANY];
     static int32_t data[MANY];
     tutti_group *group = NULL;

@@ -5,11 +5,7 @@
 #include <fcntl.h>
 #include <sys/syscall.h>
 
-enum {
-    SOON_S = 5, /* docs/faults.md promises 1; a busy machine needs more */
-    OPENED = 64,
-    CONTENT = 4096
-};
+enum { SOON_S = PROCS_SOON_S, OPENED = 64, CONTENT = 4096 };
 
 struct end {
     bool execs, waiting;

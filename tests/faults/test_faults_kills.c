@@ -6,7 +6,7 @@
 #include "procs.h"
 #include "usage.h"
 
-enum { RANKS = 4, SMALL = 16, LARGE = 1 << 18, KILLS = 30, SOON_S = 10 };
+enum { RANKS = 4, SMALL = 16, LARGE = 1 << 18, KILLS = 30, SOON_S = PROCS_SOON_S };
 
 enum phase { ATTACHING, SMALL_ONES, LARGE_ONES, PHASES };
 

@@ -1,7 +1,7 @@
 /* The survivors of a group continue in a smaller one. */
 #include "procs.h"
 
-enum { BIG = 1 << 20, SIZE = 4, SOON_S = 5 };
+enum { BIG = 1 << 20, SIZE = 4, SOON_S = PROCS_SOON_S };
 
 /* Sums over the given global ranks in the shrunken group. */
 static int expect_sum(tutti_group *group, int rank, const int *left, int n, int64_t count)

@@ -5,7 +5,16 @@
 #include "procs.h"
 #include "text.h"
 
-enum { RANKS = 4, KINDS = 6, SMALL = 100, LARGE = 200000, SECONDS = 10, STOPS = 4, STOP_MS = 300, SOON_S = 8 };
+enum {
+    RANKS = 4,
+    KINDS = 6,
+    SMALL = 100,
+    LARGE = 200000,
+    SECONDS = 10,
+    STOPS = 4,
+    STOP_MS = 300,
+    SOON_S = PROCS_SOON_S
+};
 
 /* Exit codes of a rank. */
 enum verdict { GOOD, NO_START = 10, WRONG_VALUE, WRONG_STATUS, WRONG_NAME, WRONG_END };

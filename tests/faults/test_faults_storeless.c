@@ -2,7 +2,7 @@
  * can do so, and new_group works. split_group, which gathers the choices there, returns STORE. */
 #include "procs.h"
 
-enum { RANKS = 5, SOON_S = 2 };
+enum { RANKS = 5 };
 
 static int rank_of_storeless(int rank, int size, void *argument)
 {
@@ -63,7 +63,7 @@ static int rank_that_makes_groups(int rank, int size, void *argument)
     }
     EXPECT(tutti_split_group(rank % 2, rank, NULL, &group) == TUTTI_OK);
     EXPECT(use_and_destroy(group) == TUTTI_OK);
-    EXPECT_WITHIN(begin, 0, SOON_S);
+    EXPECT_WITHIN(begin, 0, PROCS_SOON_S);
     return tutti_destroy_process_group(NULL);
 }
 

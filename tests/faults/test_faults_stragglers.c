@@ -3,7 +3,7 @@
 #include "procs.h"
 
 enum {
-    SOON_S = 5,
+    SOON_S = PROCS_SOON_S,
     TIMEOUT_MS = 1000,
     TIMEOUT_MS_MOST = 16000,
     MOST = 8,
