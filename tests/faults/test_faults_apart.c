@@ -8,7 +8,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-enum { SOON_S = 5, LARGE = 1 << 20 };
+enum { SOON_S = PROCS_SOON_S, LARGE = 1 << 20 };
 
 /* ---- a group with a backend of its own -------------------------------------------------------------------------- */
 
@@ -336,13 +336,14 @@ static int rank_whose_store_is_stopped(int rank, int size, void *argument)
     EXPECT(proc_init(20000) == TUTTI_OK);
     proc_barrier(size, 1);
     if (rank == 0) {
+        proc_set_step(2);
         raise(SIGSTOP); /* the parent continues it */
     } else {
-        procs_sleep_ms(200);
+        proc_wait_for_go(2);
         int64_t begin = monotonic_ns();
         EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
         EXPECT_WITHIN(begin, 0, 2 + SOON_S);
-        proc_set_step(2);
+        proc_set_step(3);
         return 0;
     }
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
@@ -352,7 +353,10 @@ static int rank_whose_store_is_stopped(int rank, int size, void *argument)
 static void go_on(struct procs *procs, void *argument)
 {
     (void)argument;
-    await_step(procs, 1, 2);
+    await_step(procs, 0, 2);
+    procs_wait_until_stopped(procs, 0);
+    procs_release(procs, 2);
+    await_step(procs, 1, 3);
     procs_signal(procs, 0, SIGCONT);
 }
 
