@@ -1,7 +1,7 @@
 /* Members disagree, do not call, die or are stopped while a group is made.  All members get one answer. */
 #include "procs.h"
 
-enum { SIZE = 4, T_MS = 1500, SOON_S = 5, ROUNDS = 100, STOPPED_MS = 3000 };
+enum { SIZE = 4, T_MS = 1500, SOON_S = PROCS_SOON_S, ROUNDS = 100, STOPPED_MS = 3000 };
 
 static void shm(bool there)
 {
@@ -201,11 +201,15 @@ static int rank_of_death(int rank, int size, void *argument)
     return 0;
 }
 
+/* Kills the member once the others wait for it.  One that called later would fail the parent for all. */
 static void kill_it(struct procs *procs, void *argument)
 {
+    int victim = *(int *)argument;
     if (!procs_wait_for_step(procs, 1)) return;
-    procs_sleep_ms(50);
-    procs_signal(procs, *(int *)argument, SIGKILL);
+    for (int i = 0; i < SIZE; i++)
+        if (i != victim) procs_wait_until_asleep(procs, i);
+    atomic_store(&procs->shared->at_ns[victim], monotonic_ns());
+    procs_signal(procs, victim, SIGKILL);
 }
 
 static void test_dies(void **state)
