@@ -2,7 +2,7 @@
  */
 #include "procs.h"
 
-enum { SMALL = 5, LARGE = 300000, GUARD = 64, CANARY = 0xA5, SOON_S = 5 };
+enum { SMALL = 5, LARGE = 300000, GUARD = 64, CANARY = 0xA5, SOON_S = PROCS_SOON_S };
 
 /* ---- buffers between canaries ------------------------------------------------------------------------------- */
 
@@ -250,9 +250,10 @@ static int rank_of_two_roots(int rank, int size, void *argument)
     (void)argument;
     EXPECT(proc_init(20000) == TUTTI_OK);
     EXPECT(tutti_broadcast(tutti_view(&x, 1), rank == 1 ? 1 : 0, NULL) == TUTTI_OK && x == (rank == 1));
+    proc_barrier(size, 1); /* no rank's next call fails the group before another one's first */
     for (int i = 0; i < MORE && status == TUTTI_OK; i++) status = tutti_broadcast(tutti_view(&x, 1), 0, NULL);
     if (rank == 1) EXPECT_ERROR(status, TUTTI_ERR_MISMATCH, "earlier calls differ");
-    proc_barrier(size, 1);
+    proc_barrier(size, 2);
     EXPECT(tutti_barrier(NULL) != TUTTI_OK);
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
     return 0;
