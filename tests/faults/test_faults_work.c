@@ -5,7 +5,7 @@
 #include <poll.h>
 #include <pthread.h>
 
-enum { SOON_S = 5, BIG = 1 << 18 };
+enum { SOON_S = PROCS_SOON_S, BIG = 1 << 18 };
 
 /* ---- abort ------------------------------------------------------------------------------------------------------- */
 
@@ -31,7 +31,7 @@ static int rank_of_abort(int rank, int size, void *argument)
     EXPECT_ERROR(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, NULL), TUTTI_ERR_ABORTED, "rank 0", "enough of this",
                  "world");
     began = atomic_load(&proc_shared->value[0]);
-    EXPECT_WITHIN(began, 0, rank == 0 ? 2 : SOON_S);
+    EXPECT_WITHIN(began, 0, SOON_S);
     if (rank == 0) EXPECT(pthread_join(thread, &result) == 0 && (intptr_t)result == TUTTI_OK);
     EXPECT_ERROR(tutti_barrier(NULL), TUTTI_ERR_ABORTED, "enough of this");
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
@@ -167,15 +167,15 @@ static void test_blocked_works_end_once(void **state)
 
 static int rank_of_early_frees(int rank, int size, void *argument)
 {
-    enum { N = 20 };
-    int64_t *data = calloc(N, BIG * sizeof *data), one = 1;
+    enum { N = 20, SOME = 1 << 13 }; /* destroy waits for them for 2 s alone */
+    int64_t *data = calloc(N, SOME * sizeof *data), one = 1;
     (void)argument;
     EXPECT(proc_init(20000) == TUTTI_OK);
     for (int i = 0; i < N; i++) {
         tutti_work *work = NULL;
-        int64_t n = i % 2 == 0 ? BIG : 3;
-        data[i * BIG] = i;
-        EXPECT(tutti_all_reduce(tutti_view(data + i * BIG, n), TUTTI_SUM, tutti_with(.async_op = &work)) == TUTTI_OK);
+        int64_t n = i % 2 == 0 ? SOME : 3;
+        data[i * SOME] = i;
+        EXPECT(tutti_all_reduce(tutti_view(data + i * SOME, n), TUTTI_SUM, tutti_with(.async_op = &work)) == TUTTI_OK);
         tutti_work_free(work);
     }
     int64_t got = -1;
@@ -183,8 +183,9 @@ static int rank_of_early_frees(int rank, int size, void *argument)
     EXPECT(tutti_isend(tutti_view(&one, 1), (rank + 1) % size, NULL, &sent) == TUTTI_OK);
     tutti_work_free(sent);
     EXPECT(tutti_recv(tutti_view(&got, 1), (rank + size - 1) % size, NULL) == TUTTI_OK && got == 1);
+    proc_barrier(size, 1);                                 /* all ranks have begun them */
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK); /* lets the operations complete */
-    for (int i = 0; i < N; i++) EXPECT(data[i * BIG] == i * size);
+    for (int i = 0; i < N; i++) EXPECT(data[i * SOME] == i * size);
     free(data);
     return 0;
 }
