@@ -113,28 +113,30 @@ static int rank_of_many(int rank, int size, void *argument)
 {
     enum { ROUNDS = 5, TIMES = 100 };
     const bool *asks = argument;
-    const double most_ms = 3;
+    const double most_ms = 1;
     double best = 1e9;
     EXPECT(proc_init(60000) == TUTTI_OK);
     for (int round = 0; round < ROUNDS; round++) {
         EXPECT(tutti_barrier(NULL) == TUTTI_OK);
-        int64_t begin = monotonic_ns();
+        double begin = cpu_seconds();
         for (int i = 0; i < TIMES; i++) {
             float x = 1;
             tutti_tensor view = tutti_view(&x, 1);
             EXPECT((*asks ? sum_asking(view) : tutti_all_reduce(view, TUTTI_SUM, NULL)) == TUTTI_OK);
             EXPECT(x == (float)size);
         }
-        double mean = procs_seconds(begin) * 1e3 / TIMES;
+        double mean = (cpu_seconds() - begin) * 1e3 / TIMES;
         if (mean < best) best = mean;
     }
-    if (rank == 0) fprintf(stderr, "%d ranks, 4 B: %.3f ms in the best of %d rounds\n", size, best, ROUNDS);
+    if (rank == 0)
+        fprintf(stderr, "%d ranks, 4 B: %.3f ms of CPU a rank in the best of %d rounds\n", size, best, ROUNDS);
     EXPECT(best < most_ms);
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
     return 0;
 }
 
-/* Guards against 4 ms times the number of ranks.  Takes the best of some rounds, because the machine is shared. */
+/* Guards against ranks that keep a core for their time slice, of 4 ms, while others wait for it.  Counts the CPU time,
+ * because other programs take time as well. */
 static void test_more_ranks_than_cores(void **state)
 {
     (void)state;
@@ -142,11 +144,11 @@ static void test_more_ranks_than_cores(void **state)
     procs_run_ranks(8, rank_of_many, &(bool){true});
 }
 
-/* Counts how often the process's other threads have gone to sleep. */
+/* Counts how often the process's other threads have gone to sleep.  Returns -1 if there are none. */
 static long sleeps_of_others(void)
 {
     char path[64], line[128];
-    long sum = 0, one;
+    long sum = 0, one, found = 0;
     struct dirent *entry;
     DIR *tasks = opendir("/proc/self/task");
     while (tasks != NULL && (entry = readdir(tasks)) != NULL) {
@@ -154,11 +156,11 @@ static long sleeps_of_others(void)
         snprintf(path, sizeof path, "/proc/self/task/%d/status", atoi(entry->d_name));
         FILE *status = fopen(path, "re");
         while (status != NULL && fgets(line, sizeof line, status) != NULL)
-            if (sscanf(line, "voluntary_ctxt_switches: %ld", &one) == 1) sum += one;
+            if (sscanf(line, "voluntary_ctxt_switches: %ld", &one) == 1) sum += one, found++;
         if (status != NULL) fclose(status);
     }
     if (tasks != NULL) closedir(tasks);
-    return sum;
+    return found > 0 ? sum : -1;
 }
 
 /* A group over the network looks for silent hosts only until its data are acknowledged.  Then nothing wakes it. */
@@ -173,8 +175,8 @@ static int rank_of_network_idleness(int rank, int size, void *argument)
     procs_sleep_ms(IDLE_MS);
     long sleeps = sleeps_of_others() - before;
     if (sleeps > MOST) fprintf(stderr, "rank %d of an idle group: threads slept %ld times\n", rank, sleeps);
-    proc_barrier(size, 1); /* otherwise a peer's goodbye would be counted */
-    EXPECT(before > 0 && sleeps <= MOST);
+    proc_barrier(size, 1);                 /* otherwise a peer's goodbye would be counted */
+    EXPECT(before >= 0 && sleeps <= MOST); /* 0: they have not slept yet */
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
     return 0;
 }
@@ -208,7 +210,7 @@ static int rank_of_calls(int rank, int size, void *argument)
     }
     long sleeps = sleeps_of_others() - before;
     if (sleeps > MOST) fprintf(stderr, "rank %d of %d: other threads slept %ld times\n", rank, size, sleeps);
-    EXPECT(before > 0 && sleeps <= MOST);
+    EXPECT(before >= 0 && sleeps <= MOST); /* 0: they have not slept yet */
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
     return 0;
 }
