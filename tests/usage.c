@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <malloc.h>
 #include <stdio.h>
+#include <string.h>
 
 #ifdef __GLIBC__
 #define HAVE_MALLINFO2 __GLIBC_PREREQ(2, 33)
@@ -22,9 +23,30 @@ int usage_fds(void)
     return count_entries("/proc/self/fd");
 }
 
+/* True if the thread is past the end of its function.  pthread_join returns before such a thread has left /proc. */
+static bool is_ending(const char *thread)
+{
+    enum { PF_EXITING = 4 }; /* of the flags that the kernel shows in /proc */
+    char path[64], text[512] = "";
+    unsigned flags = 0;
+    snprintf(path, sizeof path, "/proc/self/task/%.20s/stat", thread);
+    FILE *file = fopen(path, "re");
+    if (file == NULL) return true;
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    const char *end = strrchr(text, ')'); /* of the thread's name */
+    return end == NULL || sscanf(end + 1, " %*c %*d %*d %*d %*d %*d %u", &flags) != 1 || (flags & PF_EXITING) != 0;
+}
+
 int usage_threads(void)
 {
-    return count_entries("/proc/self/task");
+    DIR *directory = opendir("/proc/self/task");
+    struct dirent *entry;
+    int n = 0;
+    while (directory != NULL && (entry = readdir(directory)) != NULL)
+        n += *entry->d_name != '.' && !is_ending(entry->d_name);
+    if (directory != NULL) closedir(directory);
+    return n;
 }
 
 /* Sanitizers replace malloc, and mallinfo2 does not know their allocations.  Other C libraries count nothing. */
