@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -78,17 +79,26 @@ static bool exists(const char *name)
     return false;
 }
 
+/* True if the text has the number, and not only as a part of a longer one. */
+static bool has_number(const char *text, int number)
+{
+    while (*text != '\0') {
+        char *end;
+        text += strcspn(text, "0123456789");
+        if (*text != '\0' && strtol(text, &end, 10) == number) return true;
+        text += strspn(text, "0123456789");
+    }
+    return false;
+}
+
 /* True if the folder has a file of this user with the process's number in its name. */
 static bool has_file_of(const char *folder, pid_t pid)
 {
-    char number[16];
     bool found = false;
-    snprintf(number, sizeof number, "%d", (int)pid);
     DIR *directory = opendir(folder);
     struct dirent *entry;
     while (directory != NULL && (entry = readdir(directory)) != NULL) {
-        const char *at = strstr(entry->d_name, number);
-        if (at == NULL || strstr(entry->d_name, "tutti") == NULL) continue;
+        if (strstr(entry->d_name, "tutti") == NULL || !has_number(entry->d_name, (int)pid)) continue;
         fprintf(stderr, "%s/%s still exists\n", folder, entry->d_name);
         found = true;
     }
