@@ -204,6 +204,7 @@ int ends_run_op(struct end *end, struct coll_segment *coll, struct coll_list *ru
 
 static const struct race *race;
 static atomic_int gate[2];
+static atomic_bool is_over;
 
 static void pass_gate(int i, int round)
 {
@@ -215,7 +216,8 @@ static void pass_gate(int i, int round)
 static void *run_races(void *argument)
 {
     struct end *end = argument;
-    for (int i = 0; i < ENDS_RACES; i++) {
+    int64_t limit_ns = monotonic_ns() + (int64_t)ENDS_RACES_MS * 1000000;
+    for (int i = 0; i < ENDS_RACES && !atomic_load(&is_over); i++) {
         bool sleeps = false;
         if (race->before != NULL) race->before(end, i);
         pass_gate(end->shm.local_rank, 2 * i + 1);
@@ -227,6 +229,7 @@ static void *run_races(void *argument)
         } else {
             sleeps = race->find_nothing(end);
         }
+        if (end->shm.local_rank == 0 && monotonic_ns() > limit_ns) atomic_store(&is_over, true);
         pass_gate(end->shm.local_rank, 2 * i + 2);
         if (end->shm.local_rank == 0) continue;
         struct pollfd doorbell = {end->shm.doorbell_fd, POLLIN, 0};
@@ -240,5 +243,6 @@ void ends_run_races(struct end end[2], const struct race *what)
 {
     race = what;
     gate[0] = gate[1] = 0;
+    is_over = false;
     ends_run(end, run_races);
 }
