@@ -1,5 +1,7 @@
 #include "rendezvous_ranks.h"
 
+enum { PATIENT_MS = 20000 };
+
 struct result *rendezvous_results;
 
 static const char *const cleared[] = {"MASTER_ADDR",
@@ -59,8 +61,8 @@ static bool exchange(const struct rendezvous *met)
     snprintf(key, sizeof key, "hello/%d", met->rank);
     if (tutti_store_set(met->store, key, key, 6) != TUTTI_OK) return false;
     snprintf(key, sizeof key, "hello/%d", (met->rank + 1) % met->world_size);
-    if (tutti_store_get(met->store, key, value, sizeof value, &bytes, 5000) != TUTTI_OK) return false;
-    return tutti_store_barrier(met->store, "end", met->world_size, 5000) == TUTTI_OK;
+    if (tutti_store_get(met->store, key, value, sizeof value, &bytes, PATIENT_MS) != TUTTI_OK) return false;
+    return tutti_store_barrier(met->store, "end", met->world_size, PATIENT_MS) == TUTTI_OK;
 }
 
 void rendezvous_ranks_main(const struct rendezvous_args *args, struct result *result)
@@ -76,7 +78,7 @@ void rendezvous_ranks_main(const struct rendezvous_args *args, struct result *re
     result->local_world_size = met.local_world_size;
     result->node_rank = met.node_rank;
     result->exchanged = result->status == TUTTI_OK && exchange(&met);
-    if (result->exchanged && met.rank == 0) nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+    if (result->exchanged && met.rank == 0) tutti_store_linger(met.store, PATIENT_MS); /* the others leave first */
     rendezvous_leave(&met);
 }
 

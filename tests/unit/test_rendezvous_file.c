@@ -23,6 +23,16 @@ static void test_file(void **state)
     }
 }
 
+/* Waits until rank 0 has written its name. */
+static void await_rank_0(const char *path)
+{
+    const char *const name[] = {"tutti/world/rank/0"};
+    tutti_store *store;
+    assert_int_equal(tutti_store_file(path, NULL, &store), TUTTI_OK);
+    assert_int_equal(tutti_store_wait(store, name, 1, 20000), TUTTI_OK);
+    tutti_store_free(store);
+}
+
 static void test_file_of_a_dead_rank(void **state)
 {
     (void)state;
@@ -37,7 +47,7 @@ static void test_file_of_a_dead_rank(void **state)
     snprintf(url, sizeof url, "file://%s?world_size=2", path);
     struct rendezvous_args args = {.init_method = url, .rank = 0, .world_size = -1, .timeout_ms = 20000};
     pid_t child = rendezvous_ranks_start(0, "X=1", &args);
-    nanosleep(&(struct timespec){.tv_nsec = 400000000}, NULL);
+    await_rank_0(path);
     kill(child, SIGKILL);
     waitpid(child, &killed, 0);
     args.rank = 1;
@@ -67,15 +77,11 @@ static void test_file_across_containers(void **state)
     (void)state;
     enum { CANNOT = 77 };
     char url[96], path[64];
-    const char *const there[] = {"tutti/world/rank/0"};
-    tutti_store *store;
     snprintf(path, sizeof path, "/tmp/test_rendezvous.apart.%d", (int)getpid());
     snprintf(url, sizeof url, "file://%s?world_size=2", path);
     struct rendezvous_args args = {.init_method = url, .rank = 0, .world_size = -1, .timeout_ms = 20000};
     pid_t first = rendezvous_ranks_start(0, "X=1", &args);
-    assert_int_equal(tutti_store_file(path, NULL, &store), TUTTI_OK);
-    assert_int_equal(tutti_store_wait(store, there, 1, 20000), TUTTI_OK);
-    tutti_store_free(store);
+    await_rank_0(path);
     pid_t second = fork();
     if (second == 0) {
         int result = -1;
