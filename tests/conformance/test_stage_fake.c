@@ -179,7 +179,7 @@ static int one_is_missing(tutti_group *group, int rank, int size)
         EXPECT(tutti_all_reduce(x, TUTTI_SUM, &(tutti_opts){.group = group}) == TUTTI_ERR_TIMEOUT);
         EXPECT(strstr(tutti_last_error(), "all_reduce #1 of group own") != NULL &&
                strstr(tutti_last_error(), "rank 0") != NULL);
-        EXPECT(monotonic_s() - begin < 5);
+        EXPECT(monotonic_s() - begin < 15);
         atomic_fetch_add(&gone, 1);
     } else {
         while (atomic_load(&gone) < size - 1 && monotonic_s() - begin < 20) sleep_here(&(int){1});
@@ -201,7 +201,7 @@ static int stream_stands_still(tutti_group *group, int rank, int size)
     fill(x, of_rank, (int[]){rank, 0});
     if (rank == 1) cu.call_host(stream, wait_at, &gates[rank]);
     EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_ERR_TIMEOUT);
-    EXPECT(monotonic_s() - begin < 5);
+    EXPECT(monotonic_s() - begin < 15);
     EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_ERR_ABORTED);
     __atomic_store_n(&gates[rank].open, true, __ATOMIC_RELEASE);
     wait_stream(stream);
@@ -226,7 +226,7 @@ static int aborted(tutti_group *group, int rank, int size)
     if (rank == 1) EXPECT(tutti_abort(group, "the test says so") == TUTTI_OK);
     if (rank > 0) {
         EXPECT(tutti_wait(&work, 20000) == TUTTI_ERR_ABORTED);
-        EXPECT(strstr(tutti_last_error(), "the test says so") != NULL && monotonic_s() - begin < 3);
+        EXPECT(strstr(tutti_last_error(), "the test says so") != NULL && monotonic_s() - begin < 15);
         atomic_fetch_add(&gone, 1);
     } else {
         while (atomic_load(&gone) < size - 1 && monotonic_s() - begin < 20) sleep_here(&(int){1});
@@ -286,7 +286,7 @@ static int device_breaks(tutti_group *group, int rank, int size)
     EXPECT(tutti_all_reduce(x, TUTTI_SUM, &(tutti_opts){.group = group, .stream = stream, .async_op = &work}) ==
            TUTTI_OK);
     EXPECT(pthread_create(&thread, NULL, break_soon, &gate) == 0);
-    EXPECT(tutti_wait(&work, 3000) == TUTTI_ERR_BACKEND);
+    EXPECT(tutti_wait(&work, 8000) == TUTTI_ERR_BACKEND); /* less than the operation has */
     EXPECT(strstr(tutti_last_error(), "cannot copy a tensor") != NULL);
     pthread_join(thread, NULL);
     break_soon(NULL); /* the device works again */
