@@ -174,6 +174,7 @@ static int rank_of_a_group_that_one_has_left(int rank, int size, void *argument)
         procs_sleep_ms(500); /* time for some questions to peers */
         EXPECT(tutti_send(tutti_view(&x, 1), 0, tutti_with(.group = group)) == TUTTI_OK);
     }
+    if (rank < 2) proc_barrier(2, 2); /* rank 1's call fails the group, and rank 0's receive with it */
     if (rank < 2)
         EXPECT_ERROR(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.group = group)), TUTTI_ERR_ABORTED,
                      "all_reduce #2", "rank 2 has destroyed the group");
