@@ -133,6 +133,50 @@ static void test_gives_up_between_chunks(void **state)
     }
 }
 
+/* ---- a rank that is late -------------------------------------------------------------------------------------- */
+
+static void begin_broadcast(struct end *end, struct large *large)
+{
+    static const tutti_path_row row = {TUTTI_BROADCAST, COLL_DIRECT, INT64_MAX};
+    int rank = end->shm.local_rank;
+    *large = (struct large){.request = {.fingerprint = 7, .owner = &large->ended}};
+    LIST_INIT(&large->running);
+    end->shm.can_read_memory = true;
+    for (int i = 0; i < ENDS; i++) end->shm.peer[i].pid = getpid();
+    coll_open(&large->coll, &end->shm, COLL_FIRST, rank, ENDS, (int32_t[]){0, 1, 2});
+    large->coll.choices = &row;
+    large->coll.n_choices = 1;
+    for (int i = 0; rank == 0 && i < LARGE; i++) large->data[i] = i;
+    tutti_tensor tensor = {large->data, LARGE, TUTTI_INT64, {TUTTI_CPU, 0}};
+    tutti_op op = {.kind = TUTTI_BROADCAST, .dtype = TUTTI_INT64, .n_out = 1, .out = &tensor};
+    int status = coll_begin(&large->coll, &op, &large->request, &large->running);
+    if (status == TUTTI_REQUEST_DONE) large->ended = 1;
+}
+
+/* A rank that has read the root's memory leaves before another one arrives, which reads the same.  Only the root, whose
+ * memory they read, waits for both. */
+static void test_reader_leaves_before_another_arrives(void **state)
+{
+    struct end end[ENDS];
+    static struct large large[ENDS];
+    (void)state;
+    ends_open(end, ENDS);
+    begin_broadcast(&end[0], &large[0]);
+    begin_broadcast(&end[1], &large[1]);
+    coll_progress(&large[1].running);
+    assert_int_equal(large[1].ended, 1);
+    for (int i = 0; i < ENDS; i += 2) shm_drop(&end[i].shm, 1, "it left the group", false);
+    coll_progress(&large[0].running);
+    assert_int_equal(large[0].ended, 0);
+    begin_broadcast(&end[2], &large[2]);
+    coll_progress(&large[2].running);
+    coll_progress(&large[0].running);
+    assert_true(large[0].ended == 1 && large[2].ended == 1);
+    for (int i = 1; i < ENDS; i++) assert_memory_equal(large[i].data, large[0].data, sizeof large[0].data);
+    for (int i = 0; i < ENDS; i++) coll_close(&large[i].coll);
+    ends_close(end, ENDS);
+}
+
 /* ---- a rank that dies ---------------------------------------------------------------------------------------- */
 
 /* Returns the pid of a process that has ended. */
@@ -255,6 +299,7 @@ int main(void)
         cmocka_unit_test(test_gives_up_in_the_last_step),
         cmocka_unit_test(test_arrives_after_a_peer_gave_up),
         cmocka_unit_test(test_gives_up_between_chunks),
+        cmocka_unit_test(test_reader_leaves_before_another_arrives),
         cmocka_unit_test(test_dies_in_the_last_step),
         cmocka_unit_test(test_dies_and_its_pid_is_reused),
         cmocka_unit_test(test_leaves_a_root_that_waits),

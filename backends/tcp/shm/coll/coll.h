@@ -190,6 +190,12 @@ void coll_awaits(const struct coll_segment *segment, const tutti_request *reques
 
 /* ---- steps.c ----------------------------------------------------------------------------------------------- */
 
+/* True for the last step of a direct operation, in which a rank has read all it needs. */
+static inline bool coll_is_last(const struct coll_op *op)
+{
+    return op->path == COLL_DIRECT && op->at == op->steps - 1;
+}
+
 /* Advances an operation.  Returns TUTTI_OK if it is complete, 1 if it is pending, or an error.  Sets *moved if anything
  * was done. */
 int coll_advance(struct coll_segment *segment, struct coll_op *op, bool *moved);

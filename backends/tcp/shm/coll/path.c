@@ -265,21 +265,22 @@ const char *coll_explain(const struct coll_segment *segment, const tutti_op *op)
 
 /* ---- the ranks of a step ----------------------------------------------------------------------------------- */
 
-/* True if a step waits for all ranks.  A rooted operation does so only if all ranks reduce, or if it must not go on
- * before others have read its memory. */
+/* True if a step waits for all ranks.  A rooted operation does so only if all ranks reduce. */
 static bool awaits_all(const struct coll_op *op)
 {
     bool reduces = op->kind == TUTTI_REDUCE && op->at < op->steps - 1;
     if (op->kind == TUTTI_GATHER && op->probes && op->at == 0)
         return true; /* all ranks must find out whose memory is shared */
     if (!tutti_kind_has_root(op->kind)) return true;
-    if (op->path == COLL_DIRECT) return op->at > 0 || reduces;
-    return op->path == COLL_PIPELINED && op->sliced && reduces;
+    return reduces && (op->path == COLL_DIRECT || (op->path == COLL_PIPELINED && op->sliced));
 }
 
+/* At the end of a rooted direct operation the root waits until all have read, and the others wait for the root alone.
+ * They need not meet each other. */
 void coll_set_awaited(const struct coll_segment *segment, struct coll_op *op)
 {
-    bool is_root = op->root == segment->rank, from_root = coll_is_from_root(op->kind), all = awaits_all(op);
-    op->awaits_from = !all && from_root ? op->root : 0;
-    op->awaits_to = all || (is_root && !from_root) ? segment->n : from_root ? op->root + 1 : 0;
+    bool is_root = op->root == segment->rank, from_root = coll_is_from_root(op->kind), is_last = coll_is_last(op);
+    bool all = awaits_all(op) || (is_root && (is_last || !from_root)), only_root = !all && (is_last || from_root);
+    op->awaits_from = only_root ? op->root : 0;
+    op->awaits_to = all ? segment->n : only_root ? op->root + 1 : 0;
 }

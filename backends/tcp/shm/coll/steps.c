@@ -146,22 +146,17 @@ static int await_arrivals(struct coll_segment *segment, struct coll_op *op)
     return TUTTI_OK;
 }
 
-/* Returns TUTTI_OK if all peers are still alive.  Then no pid has been reused, so data that were read from their memory
- * are valid.  No rank can have completed the operation yet, so none may have exited. */
-static int check_all_alive(struct coll_segment *segment)
+/* Returns TUTTI_OK if the ranks that the last step waits for are still alive.  Then no pid has been reused, so data
+ * that were read from their memory are valid.  None of them can have completed the operation yet, so none may have
+ * exited.  The root of an operation checks for the other ranks what these have read from each other. */
+static int check_alive(struct coll_segment *segment, const struct coll_op *op)
 {
     shm_check_liveness(segment->shm); /* includes an acquire fence: see coll_withdraw_steps */
-    for (int i = 0; i < segment->n; i++) {
+    for (int i = op->awaits_from; i < op->awaits_to; i++) {
         int status = i == segment->rank ? TUTTI_OK : coll_lost(segment, i);
         if (status != TUTTI_OK) return status;
     }
     return TUTTI_OK;
-}
-
-/* True for the last step of a direct operation, in which a rank has read all it needs. */
-static bool is_last(const struct coll_op *op)
-{
-    return op->path == COLL_DIRECT && op->at == op->steps - 1;
 }
 
 static int run_step(struct coll_segment *segment, struct coll_op *op)
@@ -171,7 +166,7 @@ static int run_step(struct coll_segment *segment, struct coll_op *op)
         coll_eager_run(segment, op);
         break;
     case COLL_DIRECT:
-        return is_last(op) ? TUTTI_OK : coll_direct_run(segment, op);
+        return coll_is_last(op) ? TUTTI_OK : coll_direct_run(segment, op);
     case COLL_LOCKSTEP:
     case COLL_PIPELINED:
         coll_pipelined_run(segment, op);
@@ -227,7 +222,7 @@ static int post_steps(struct coll_segment *segment, struct coll_op *op, bool *mo
         int status = check_slot_free(segment, op);
         if (status == 1 && is_posted(op)) return TUTTI_OK;
         if (status == TUTTI_OK && op->agrees) status = agree(segment, op);
-        if (status == TUTTI_OK && is_last(op)) status = check_all_alive(segment);
+        if (status == TUTTI_OK && coll_is_last(op)) status = check_alive(segment, op);
         if (status != TUTTI_OK) return status;
         post_step(segment, op);
         *moved = true;
@@ -290,7 +285,7 @@ bool coll_run_ahead(struct coll_segment *segment, struct coll_op *op)
 }
 
 /* The fence orders these stores before the caller's later writes to its memory.  Peers check this rank in the last step
- * after they have read, with a fence in between (check_all_alive).  A peer that has read any of those writes therefore
+ * after they have read, with a fence in between (check_alive).  A peer that has read any of those writes therefore
  * finds the step withdrawn. */
 void coll_withdraw_steps(struct coll_segment *segment, const struct coll_op *op)
 {
