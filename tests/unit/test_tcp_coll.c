@@ -9,19 +9,19 @@
 
 /* ---- steps ------------------------------------------------------------------------------------------------- */
 
-enum { STEPS = 20000 };
+enum { STEPS = 20000, NUMEL_MOST = 90000 };
 
 /* Runs broadcasts from either rank, in which the root does not wait, and all_reduces between them. */
-static void *steps(void *argument)
+static void run_steps(struct end *end, int64_t n, int64_t (*numel_of)(int64_t i))
 {
-    struct end *end = argument;
     struct coll_segment coll;
     struct coll_list running = LIST_HEAD_INITIALIZER(running);
     int rank = end->shm.local_rank;
+    int64_t *in = malloc(NUMEL_MOST * sizeof *in), *out = malloc(NUMEL_MOST * sizeof *out);
     coll_open(&coll, &end->shm, COLL_FIRST, rank, 2, (int32_t[]){0, 1});
     if (coll.state != COLL_READY) end->wrong++;
-    for (int64_t i = 0; i < STEPS && end->lost == 0 && end->wrong == 0; i++) {
-        int64_t in[40], out[40], numel = i % 40 + 1;
+    for (int64_t i = 0; i < n && end->lost == 0 && end->wrong == 0; i++) {
+        int64_t numel = numel_of(i);
         bool reduce = i % 12 == 0;
         int root = (int)(i / 12 % 2);
         for (int64_t k = 0; k < numel; k++)
@@ -38,6 +38,18 @@ static void *steps(void *argument)
         for (int64_t k = 0; k < numel; k++) end->wrong += out[k] != (reduce ? 2 * (i * 100 + k) + 1 : i * 100 + k);
     }
     coll_close(&coll);
+    free(in);
+    free(out);
+}
+
+static int64_t small_numel(int64_t i)
+{
+    return i % 40 + 1;
+}
+
+static void *steps(void *argument)
+{
+    run_steps(argument, STEPS, small_numel);
     return NULL;
 }
 
@@ -48,9 +60,30 @@ static void test_steps(void **state)
     ends_open_and_run(end, steps);
 }
 
+/* Returns the size of a part of a fragment buffer, sometimes of whole ones. */
+static int64_t numel_of_parts(int64_t i)
+{
+    return i % 5 == 3 ? NUMEL_MOST - i : 2049 + i * 791 % 6000;
+}
+
+static void *parts(void *argument)
+{
+    struct end *end = argument;
+    end->shm.shares_cores = true;
+    run_steps(end, STEPS / 50, numel_of_parts);
+    return NULL;
+}
+
+static void test_parts(void **state)
+{
+    struct end end[2];
+    (void)state;
+    ends_open_and_run(end, parts);
+}
+
 /* ---- chunks ------------------------------------------------------------------------------------------------ */
 
-enum { CHUNKED = 64, NUMEL_MOST = 90000, MIXED = 4000, MIXED_MOST = 6000 };
+enum { CHUNKED = 64, MIXED = 4000, MIXED_MOST = 6000 };
 
 /* Returns element k of a rank before operation i. */
 static int64_t given(int64_t i, int rank, int64_t k)
@@ -173,15 +206,10 @@ static void test_mixed(void **state)
 /* ---- running ahead ------------------------------------------------------------------------------------------- */
 
 /* A root runs ahead of its readers until the buffers are used up.  Then it waits until they have caught up, by half if
- * there are many buffers.  It never overwrites data that are still to be read. */
-static void run_ahead(int64_t numel, int depth, int caught_up)
+ * there are many buffers.  It never overwrites data that are still to be read.  `done` operations are complete. */
+static void check_run_ahead(struct small small[2], int64_t done, int depth, int caught_up)
 {
-    struct end end[2];
-    struct small small[2];
-    int64_t sent = 0, received = 0;
-    ends_open(end, 2);
-    for (int i = 0; i < 2; i++) small_open(&end[i], &small[i], 2);
-    small[0].numel = small[1].numel = numel;
+    int64_t sent = done, received = done;
     for (int rounds = 0; rounds < 3; rounds++) {
         for (small_broadcast(&small[0], ++sent); small[0].ended != 0; small_broadcast(&small[0], ++sent))
             assert_true(sent < 1000);
@@ -194,6 +222,16 @@ static void run_ahead(int64_t numel, int depth, int caught_up)
         assert_int_equal(small[0].ended, 1);
     }
     while (received < sent) small_receive(&small[1], ++received);
+}
+
+static void run_ahead(int64_t numel, int depth, int caught_up)
+{
+    struct end end[2];
+    struct small small[2];
+    ends_open(end, 2);
+    for (int i = 0; i < 2; i++) small_open(&end[i], &small[i], 2);
+    small[0].numel = small[1].numel = numel;
+    check_run_ahead(small, 0, depth, caught_up);
     for (int i = 0; i < 2; i++) coll_close(&small[i].coll);
     ends_close(end, 2);
 }
@@ -207,6 +245,28 @@ static void test_runs_ahead(void **state)
     run_ahead(COLL_SMALL / 8, SMALL_DEPTH, SMALL_DEPTH / 2 + 1);
     run_ahead(COLL_SMALL / 8 + 1, COLL_EAGER_BUFFERS - COLL_AHEAD, 1);
     run_ahead(CHOICE_MIN / 8 - 1, COLL_EAGER_BUFFERS - COLL_AHEAD, 1);
+}
+
+/* Where ranks share cores, a root also runs ahead with data in parts of its fragment buffers. */
+static void test_runs_ahead_in_parts(void **state)
+{
+    static const tutti_path_row pipelined = {TUTTI_BROADCAST, COLL_PIPELINED, INT64_MAX};
+    struct end end[2];
+    struct small small[2];
+    (void)state;
+    ends_open(end, 2);
+    for (int i = 0; i < 2; i++) {
+        end[i].shm.shares_cores = true;
+        small_open(&end[i], &small[i], 2);
+        small[i].coll.choices = &pipelined;
+        small[i].coll.n_choices = 1;
+        small[i].numel = SMALL_MOST;
+    }
+    small_broadcast(&small[0], 1);
+    small_receive(&small[1], 1);
+    check_run_ahead(small, 1, COLL_FRAGMENTS * COLL_PARTS, 1);
+    for (int i = 0; i < 2; i++) coll_close(&small[i].coll);
+    ends_close(end, 2);
 }
 
 /* ---- a race: a rank posts as the other one goes to sleep ------------------------------------------------------ */
@@ -265,10 +325,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_grows_with_the_ranks),
         cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_parts),
         cmocka_unit_test(test_chunks),
         cmocka_unit_test(test_chunks_either_way),
         cmocka_unit_test(test_mixed),
         cmocka_unit_test(test_runs_ahead),
+        cmocka_unit_test(test_runs_ahead_in_parts),
         cmocka_unit_test(test_races),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -32,6 +32,10 @@
  * COLL_SMALL_BUFFERS.  Only longer operations use eager and fragment buffers.  A rank fills these once all have posted
  * step k - COLL_EAGER_BUFFERS + COLL_AHEAD + 1 and k - COLL_FRAGMENTS + 1.  Then all are finished with the buffer's
  * previous use.  A rank that waits for no other, such as the root of a broadcast, can therefore run ahead.
+ *
+ * Where ranks share cores, it should run ahead as far as possible in each time slice.  There a broadcast or scatter in
+ * one step may use a part of the root's fragment buffer.  Steps k - 2, k - 4, .. use other parts of it, unless an
+ * operation in between used whole buffers.
  */
 #ifndef TCP_COLL_H
 #define TCP_COLL_H
@@ -39,6 +43,7 @@
 #include "tcp/shm/shm.h"
 
 enum { COLL_SLOTS = 64, COLL_SMALL_BUFFERS = 32, COLL_EAGER_BUFFERS = 8, COLL_FRAGMENTS = 2 };
+enum { COLL_PARTS = 4 }; /* of a fragment buffer, if the data of an operation fit a part */
 /* COLL_FIRST: the segment of the root group.  The rank that creates the shared memory reserves it if all ranks share
  * the memory. */
 enum { COLL_FIRST = 0, COLL_ABSENT = -1 };
@@ -102,6 +107,7 @@ struct coll_op {
     struct coll_class *class; /* its calls, if there is more than one way */
     bool async;               /* the program may compute beside it */
     bool probes;              /* the first step finds whether all data are in arenas; if so, direct: see shared.c */
+    bool in_part;             /* its only step uses a part of the fragment buffer */
     bool sliced;              /* pipelined or direct: each rank reduces a slice for all ranks that need the result */
     bool non_temporal;        /* the output would not stay in the cache */
     const char *in;
@@ -139,6 +145,7 @@ struct coll_segment {
     size_t eager_bytes;         /* capacity of an eager buffer */
     size_t fragment_bytes;      /* capacity of a fragment buffer; results follow it, with half as much capacity */
     uint64_t next;              /* first step of the next operation to run */
+    uint64_t whole;             /* the last step that may have used a whole fragment buffer */
     uint64_t all_in;            /* all ranks are known to have posted this step */
     _Atomic uint64_t *words;    /* the published ways, by kind and class: see agree.c */
     struct coll_class *classes; /* in the same order */
@@ -167,6 +174,8 @@ struct coll_slot *coll_slot_of(const struct coll_segment *segment, int rank, uin
 char *coll_small_of(const struct coll_segment *segment, int rank, uint64_t step);
 char *coll_eager_of(const struct coll_segment *segment, int rank, uint64_t step);
 char *coll_fragment_of(const struct coll_segment *segment, int rank, uint64_t step);
+/* Returns the part of the fragment buffer for an operation in one step: see COLL_PARTS. */
+char *coll_fragment_part_of(const struct coll_segment *segment, int rank, uint64_t step);
 
 /* ---- coll.c ------------------------------------------------------------------------------------------------ */
 

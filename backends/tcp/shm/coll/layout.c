@@ -57,6 +57,12 @@ char *coll_fragment_of(const struct coll_segment *segment, int rank, uint64_t st
     return segment->fragments + ((size_t)rank * COLL_FRAGMENTS + step % COLL_FRAGMENTS) * span;
 }
 
+char *coll_fragment_part_of(const struct coll_segment *segment, int rank, uint64_t step)
+{
+    size_t part = segment->fragment_bytes / COLL_PARTS;
+    return coll_fragment_of(segment, rank, step) + step / COLL_FRAGMENTS % COLL_PARTS * part;
+}
+
 struct coll_slot *coll_slot_of(const struct coll_segment *segment, int rank, uint64_t step)
 {
     return (struct coll_slot *)(void *)segment->slots + (size_t)rank * COLL_SLOTS + step * SLOT_STRIDE % COLL_SLOTS;

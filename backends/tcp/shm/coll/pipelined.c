@@ -25,7 +25,8 @@ enum { LOCKSTEP_CHUNK = 2 << 10 };
 static char *buffer_of(const struct coll_segment *segment, const struct coll_op *op, int rank, int64_t step)
 {
     uint64_t at = op->first + (uint64_t)step;
-    return op->path == COLL_LOCKSTEP ? coll_eager_of(segment, rank, at) : coll_fragment_of(segment, rank, at);
+    if (op->path == COLL_LOCKSTEP) return coll_eager_of(segment, rank, at);
+    return op->in_part ? coll_fragment_part_of(segment, rank, at) : coll_fragment_of(segment, rank, at);
 }
 
 /* Returns the rank's reduced results, which follow its data in the buffer. */
@@ -185,4 +186,7 @@ void coll_pipelined_cut(const struct coll_segment *segment, struct coll_op *op)
     op->chunk = ((op->bytes + chunks - 1) / chunks + line - 1) / line * line;
     op->steps = (int64_t)((op->bytes + op->chunk - 1) / op->chunk);
     if (op->sliced) op->steps++;
+    size_t blocks = op->kind == TUTTI_SCATTER ? (size_t)segment->n : 1;
+    op->in_part = op->path == COLL_PIPELINED && op->steps == 1 && coll_is_from_root(op->kind) &&
+                  segment->shm->shares_cores && op->chunk * blocks <= segment->fragment_bytes / COLL_PARTS;
 }

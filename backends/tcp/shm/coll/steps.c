@@ -183,6 +183,15 @@ static int prepare(struct coll_segment *segment, const struct coll_op *op)
     return op->path == COLL_DIRECT ? coll_direct_prepare(segment, op) : TUTTI_OK;
 }
 
+/* Returns the depth of an operation whose step uses a part of a fragment buffer: until the part is used again, but no
+ * further back than to the last step that used a whole buffer. */
+static uint64_t depth_in_part(const struct coll_segment *segment, const struct coll_op *op)
+{
+    uint64_t depth = op->first - segment->whole;
+    if (depth < COLL_FRAGMENTS) return COLL_FRAGMENTS;
+    return depth < COLL_FRAGMENTS * COLL_PARTS ? depth : COLL_FRAGMENTS * COLL_PARTS;
+}
+
 /* Assigns steps to an operation that starts to run.  The previous operation's number of steps is not known earlier. */
 static int start_op(struct coll_segment *segment, struct coll_op *op)
 {
@@ -191,7 +200,15 @@ static int start_op(struct coll_segment *segment, struct coll_op *op)
     if (status != TUTTI_OK) return status;
     if (op->class != NULL) op->class->calls++;
     op->first = segment->next;
+    if (op->in_part) op->depth = depth_in_part(segment, op);
     return TUTTI_OK;
+}
+
+/* Makes way for the next operation. */
+static void end_steps(struct coll_segment *segment, const struct coll_op *op)
+{
+    segment->next = op->first + (uint64_t)op->steps;
+    if (op->path != COLL_EAGER && !op->in_part) segment->whole = segment->next - 1;
 }
 
 /* Continues once all ranks have declared whether their memory is shared. */
@@ -261,7 +278,7 @@ static int run_steps(struct coll_segment *segment, struct coll_op *op, bool *mov
 int coll_advance(struct coll_segment *segment, struct coll_op *op, bool *moved)
 {
     int status = run_steps(segment, op, moved);
-    if (status != 1 && op->first != 0) segment->next = op->first + (uint64_t)op->steps;
+    if (status != 1 && op->first != 0) end_steps(segment, op);
     if (status == TUTTI_OK && op->class != NULL) coll_agree_done(segment, op);
     return status;
 }
