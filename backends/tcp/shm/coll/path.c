@@ -15,7 +15,6 @@ enum {
     LOCKSTEP_MAX = 4 << 20,      /* maximum bytes for two ranks in lockstep */
     READ_MIN = 4 << 10,          /* minimum bytes read from one rank; fewer do not pay for a system call */
     READ_USUAL = 16 << 10,       /* the same without a measurement */
-    READ_MANY_USUAL = 64 << 10,  /* the same if more than two ranks read the same memory */
     BYPASS_MIN = 16 << 10,       /* minimum bytes stored non-temporally */
     CACHE_BYTES = 32 << 20       /* bytes that all ranks together write before they exceed a last-level cache */
 };
@@ -97,11 +96,13 @@ static bool may_pay(const struct coll_segment *segment, const struct coll_op *op
     }
 }
 
-/* Returns the path that is taken without a measurement. */
+/* Returns the path that is taken without a measurement.  The root of a scatter among many ranks does not wait for them
+ * if all data fit its fragment buffers.  If it must wait, reading costs fewer turns than chunks. */
 static enum coll_path usual_path(const struct coll_segment *segment, const struct coll_op *op)
 {
     bool pair = segment->n == 2, shares_cores = segment->shm->shares_cores;
-    bool reads = is_possible(segment, op, COLL_DIRECT) && op->bytes >= (pair ? READ_USUAL : READ_MANY_USUAL);
+    bool is_long = pair ? op->bytes >= READ_USUAL : op->in_bytes > COLL_FRAGMENTS * segment->fragment_bytes;
+    bool reads = is_possible(segment, op, COLL_DIRECT) && may_pay(segment, op, COLL_DIRECT) && is_long;
     bool is_small = is_flat_pair(segment, op) || (op->kind == TUTTI_REDUCE && op->bytes <= FLAT_REDUCE_MAX);
     if (is_possible(segment, op, COLL_EAGER) && may_pay(segment, op, COLL_EAGER)) return COLL_EAGER;
     if (reads && (op->kind == TUTTI_SCATTER || (pair && shares_cores && !is_small))) return COLL_DIRECT;
