@@ -160,13 +160,17 @@ static uint64_t take_mean(struct choice *choice)
 
 int choice_end_span(struct choice *choice, unsigned ways, int shortest)
 {
-    int way = choice->way, best = find_best(choice, ways);
+    int way = choice->way, best = find_best(choice, ways), length = shortest;
+    bool is_first = choice->calls == 0;
     uint64_t ns = take_mean(choice);
+    if (is_first) { /* memory is new, and ranks that have slept may still share a core */
+        choice->calls = (uint64_t)shortest;
+        return shortest;
+    }
     if (choice->rounds[way] < ROUNDS)
         calibrate(choice, ns);
     else
         update(choice, ns, way == best);
-    int length = shortest;
     if (choice->doubted_ns == 0) {
         best = find_best(choice, ways);
         int open = find_open(choice, ways, best < 0 ? 0 : choice->ns[best]), other = open;

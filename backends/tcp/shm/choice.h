@@ -2,7 +2,8 @@
  *
  * A way is used for a span of calls.  The last calls of a span are timed as a whole operation each, without the first
  * call, which warms caches.  After the span, its mean time updates the way's estimate, and the way of the next span is
- * picked: sometimes one that has no estimate yet, otherwise the one with the smallest estimate.
+ * picked: sometimes one that has no estimate yet, otherwise the one with the smallest estimate.  The first span of all
+ * does not count, and the next one takes the same way.
  *
  * No clock is read here, and no memory is shared: the caller feeds times and counts calls.
  */
