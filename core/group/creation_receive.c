@@ -43,16 +43,22 @@ static void describe_whereabouts(struct tutti_group *root, uint64_t parent, char
 
 /* ---- answers ----------------------------------------------------------------------------------------------- */
 
+/* Returns the group if it has been made.  A split makes none: its state has the parent, which must not fail. */
+static struct tutti_group *find_made(const struct creation *creation)
+{
+    bool decided = creation->state == CREATION_DECIDED && creation->status == TUTTI_OK;
+    return decided && !creation->list.splits ? creation->group : NULL;
+}
+
 /* Handles a list that differs from this rank's.  The group fails on all its members, even if it has been made. */
 static void refuse_members(struct creation *creation, int peer, const struct creation_message *message, const char *why)
 {
-    struct tutti_group *group = creation->group;
     char text[CREATION_TEXT];
     snprintf(text, sizeof text, "%s", why); /* copied, because why may point into the creation */
     creation_answer(creation->root, peer, message, TUTTI_ERR_MISMATCH, text);
     if (creation->state != CREATION_DECIDED)
         creation_decide(creation, TUTTI_ERR_MISMATCH, text, true);
-    else if (creation->status == TUTTI_OK && group != NULL)
+    else if (find_made(creation) != NULL)
         creation_fail_made(creation, TUTTI_ERR_MISMATCH, text);
 }
 
@@ -99,11 +105,11 @@ static void handle_choices(struct creation *creation, int peer, const struct cre
 /* Handles a member's failure. */
 static void handle_failed(struct creation *creation, int peer, const struct creation_message *message)
 {
-    struct tutti_group *group = creation->group;
+    struct tutti_group *group = find_made(creation);
     if (!is_member(creation, peer) || message->status == TUTTI_OK) return;
     if (creation->state != CREATION_DECIDED)
         creation_decide(creation, message->status, message->text, true);
-    else if (creation->status == TUTTI_OK && !group->failed)
+    else if (group != NULL && !group->failed)
         group_fail(group, message->status, message->text, true);
 }
 
@@ -119,6 +125,7 @@ static void handle_withdraw(struct creation *creation, int peer, const struct cr
 
 static void handle_verdict(struct creation *creation, int peer, const struct creation_message *verdict)
 {
+    struct tutti_group *made = find_made(creation);
     struct creation_message failed;
     bool leads = peer == creation->leader;
     if (creation->state == CREATION_PROPOSED && (leads || verdict->status != TUTTI_OK)) {
@@ -143,8 +150,7 @@ static void handle_verdict(struct creation *creation, int peer, const struct cre
         failed.n_offers = 0;
         memcpy(failed.text, creation->text, sizeof failed.text);
         creation_send(creation->root, peer, &failed);
-    } else if (creation->state == CREATION_DECIDED && creation->status == TUTTI_OK && verdict->status != TUTTI_OK &&
-               creation->group != NULL && !creation->group->failed) {
+    } else if (verdict->status != TUTTI_OK && made != NULL && !made->failed) {
         creation_fail_made(creation, verdict->status, verdict->text);
     }
 }

@@ -258,6 +258,52 @@ static void test_stopped(void **state)
     for (int victim = 0; victim < 2; victim++) procs_run_with(SIZE, rank_of_stops, stop_it, &victim);
 }
 
+/* ---- a split's leader is stopped --------------------------------------------------------------------------------- */
+
+/* Rank 3 gives up while the leader is stopped.  When the leader continues, it reads that all ranks have called, then
+ * that one has failed.  The parent stays usable. */
+static int rank_of_split_stop(int rank, int size, void *argument)
+{
+    static const int all[SIZE] = {0, 1, 2, 3};
+    int x = 1, status;
+    (void)argument;
+    tutti_group *parent = NULL, *part = NULL;
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    EXPECT(tutti_barrier(NULL) == TUTTI_OK);
+    EXPECT(tutti_new_group(all, size, &(tutti_group_opts){.timeout_ms = rank == 3 ? 2 * T_MS : 20000}, &parent) ==
+           TUTTI_OK);
+    if (rank % 2 != 0)
+        proc_wait_for_go(1);
+    else
+        proc_set_step(1);
+    status = tutti_split_group(rank == 3, 0, &(tutti_group_opts){.parent = parent}, &part);
+    if (rank == 3) EXPECT_ERROR(status, TUTTI_ERR_TIMEOUT, "the leader, rank 0, does not answer");
+    if (part != NULL) EXPECT(tutti_destroy_process_group(part) == TUTTI_OK);
+    proc_set_step(2);
+    EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.group = parent, .timeout_ms = 20000)) ==
+               TUTTI_OK &&
+           x == size);
+    EXPECT(tutti_destroy_process_group(parent) == TUTTI_OK);
+    return leave_well(size);
+}
+
+static void stop_leader(struct procs *procs, void *argument)
+{
+    (void)argument;
+    if (!procs_wait_for_step(procs, 1)) return;
+    procs_wait_until_asleep(procs, 0);
+    procs_signal(procs, 0, SIGSTOP);
+    procs_release(procs, 1);
+    while (procs->shared->step[3] < 2 && procs_reap(procs)) procs_sleep_ms(1);
+    procs_signal(procs, 0, SIGCONT);
+}
+
+static void test_split_stopped(void **state)
+{
+    shm(*state != NULL);
+    procs_run_with(SIZE, rank_of_split_stop, stop_leader, NULL);
+}
+
 /* ---- pending ------------------------------------------------------------------------------------------------ */
 
 /* Each rank makes groups with its neighbours, in a circle, so no rank may wait for the one before.  Some groups are
@@ -307,6 +353,7 @@ int main(void)
                                        BOTH(test_absent),
                                        BOTH(test_dies),
                                        BOTH(test_stopped),
+                                       BOTH(test_split_stopped),
                                        BOTH(test_circle)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
