@@ -283,7 +283,8 @@ static int agree_on_group(struct tutti_group *group, const struct group_args *ar
     return TUTTI_OK;
 }
 
-/* Returns true if this thread is to settle the group.  Waits while another thread does. */
+/* Returns true if this thread is to settle the group.  Waits while another thread does.  A group that was shut before
+ * its first use stays pending. */
 static bool claim_settling(struct tutti_group *group)
 {
     while (group->settling) {
@@ -291,7 +292,8 @@ static bool claim_settling(struct tutti_group *group)
         usleep(SETTLE_NAP_US);
         engine_lock(group->engine);
     }
-    group->settling = atomic_load_explicit(&group->pending, memory_order_relaxed); /* only written under the lock */
+    bool pending = atomic_load_explicit(&group->pending, memory_order_relaxed); /* only written under the lock */
+    group->settling = pending && !group->shut;
     return group->settling;
 }
 

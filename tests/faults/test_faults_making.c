@@ -340,6 +340,29 @@ static void test_circle(void **state)
     procs_run_ranks(SIZE, rank_of_circle, NULL);
 }
 
+/* Rank 0 uses a pending group after its world has ended. */
+static int rank_of_late_use(int rank, int size, void *argument)
+{
+    int pair[2] = {0, 1};
+    (void)size;
+    (void)argument;
+    tutti_group *group = NULL;
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    if (rank == 0) EXPECT(tutti_new_group(pair, 2, &(tutti_group_opts){.members_only = true}, &group) == TUTTI_OK);
+    EXPECT(tutti_barrier(NULL) == TUTTI_OK);
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    if (rank != 0) return 0;
+    EXPECT_ERROR(tutti_barrier(tutti_with(.group = group)), TUTTI_ERR_ABORTED, "has been destroyed with its world");
+    EXPECT(tutti_destroy_process_group(group) == TUTTI_OK);
+    return 0;
+}
+
+static void test_late_use(void **state)
+{
+    shm(*state != NULL);
+    procs_run_ranks(2, rank_of_late_use, NULL);
+}
+
 int main(void)
 {
 #define BOTH(test)                                                                                                     \
@@ -347,13 +370,9 @@ int main(void)
     {                                                                                                                  \
 #test " through shared memory", test, NULL, NULL, ""                                                           \
     }
-    const struct CMUnitTest tests[] = {BOTH(test_lists_differ),
-                                       BOTH(test_backends_differ),
-                                       BOTH(test_split_against_group),
-                                       BOTH(test_absent),
-                                       BOTH(test_dies),
-                                       BOTH(test_stopped),
-                                       BOTH(test_split_stopped),
-                                       BOTH(test_circle)};
+    const struct CMUnitTest tests[] = {
+        BOTH(test_lists_differ), BOTH(test_backends_differ), BOTH(test_split_against_group), BOTH(test_absent),
+        BOTH(test_dies),         BOTH(test_stopped),         BOTH(test_split_stopped),       BOTH(test_circle),
+        BOTH(test_late_use)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
