@@ -48,12 +48,13 @@ static int find_lowest(const int *ranks, int n)
     return least;
 }
 
-/* Finds or makes the state of a group for this rank's call. */
+/* Finds or makes the state of a group for this rank's call.  Returns NULL if out of memory.  group_count_use may have
+ * been, too: then this group has the key of an earlier one. */
 static struct creation *record_call(struct tutti_group *root, uint64_t key, uint64_t parent, uint64_t number)
 {
     struct creation *creation = creation_find(root, key);
     if (creation == NULL) creation = creation_new(root, key);
-    if (creation == NULL) return NULL;
+    if (creation == NULL || creation->known) return NULL;
     creation->parent = parent;
     creation->number = number;
     creation->known = true;
