@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/streams.h"
 #include "base/text.h"
 #include "group/agreement.h"
 #include "group/creation_state.h"
@@ -233,6 +234,7 @@ static int open_first(struct tutti_group *group, const struct group_args *args, 
                       const char *name, int status, struct backend_entry *entry)
 {
     char text[ERROR_TEXT_MAX];
+    streams_fill(); /* the program may have closed them since the tree's first group was made */
     if (status == TUTTI_OK && TUTTI_HAS(backend, probe)) status = backend->probe(group->engine->hooks->host);
     status = agree_on_backend(group, "load", name, status);
     if (status != TUTTI_OK) return status;

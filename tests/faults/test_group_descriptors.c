@@ -1,4 +1,6 @@
 /* Groups made with a store share descriptors and a thread, and end in any order. */
+#include <fcntl.h>
+
 #include "procs.h"
 #include "usage.h"
 
@@ -82,6 +84,23 @@ static int rank_of_settings(int rank, int size, void *argument)
     return wrong;
 }
 
+/* The program closes a stream, then makes a subgroup with another backend, which opens descriptors. */
+static int rank_of_streams(int rank, int size, void *argument)
+{
+    tutti_store *store = proc_store();
+    tutti_group *group = NULL, *part = NULL;
+    (void)argument;
+    setenv("TUTTI_BACKEND_PATH", TUTTI_BUILD_DIR "/tests/plugins:" TUTTI_BACKENDS_DIR, 1);
+    EXPECT(tutti_create_group("loop", store, rank, size, NULL, &group) == TUTTI_OK);
+    close(STDIN_FILENO);
+    EXPECT(tutti_new_group(&rank, 1, &(tutti_group_opts){.parent = group, .backend = "tcp"}, &part) == TUTTI_OK);
+    EXPECT(fcntl(STDIN_FILENO, F_GETFD) >= 0);
+    EXPECT(tutti_destroy_process_group(group) == TUTTI_OK);
+    EXPECT(tutti_destroy_process_group(part) == TUTTI_OK);
+    tutti_store_free(store);
+    return 0;
+}
+
 static void test_two_ranks(void **state)
 {
     (void)state;
@@ -101,6 +120,12 @@ static void test_over_the_network(void **state)
     procs_run_ranks(4, rank_of_counted, "0");
 }
 
+static void test_closed_stream(void **state)
+{
+    (void)state;
+    procs_run_ranks(1, rank_of_streams, NULL);
+}
+
 static void test_other_settings(void **state)
 {
     (void)state;
@@ -111,6 +136,7 @@ int main(void)
 {
     if (access(TUTTI_BACKENDS_DIR "/libtutti_tcp.so", R_OK) != 0) return 77; /* built without libfabric */
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_two_ranks), cmocka_unit_test(test_four_ranks),
-                                       cmocka_unit_test(test_over_the_network), cmocka_unit_test(test_other_settings)};
+                                       cmocka_unit_test(test_over_the_network), cmocka_unit_test(test_other_settings),
+                                       cmocka_unit_test(test_closed_stream)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
