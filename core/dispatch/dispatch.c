@@ -120,7 +120,8 @@ __attribute__((noinline)) static void poll_briefly(struct exec *exec, struct eng
 static int plan_at_once(struct tutti_work *work, const struct tutti_group *group, const struct backend_entry *entry,
                         const tutti_op *op)
 {
-    if (group->size == 1 && op->n_in + op->n_out == 0) return TUTTI_REQUEST_DONE; /* a barrier of one rank */
+    /* a barrier of one rank needs no plan, unless a bad name of an algorithm is to be reported */
+    if (group->size == 1 && group->algorithm == NULL && op->n_in + op->n_out == 0) return TUTTI_REQUEST_DONE;
     int status = start_plan(work, group, entry, op, op->sequence, true);
     if (status != TUTTI_OK) return status;
     poll_briefly(work->exec, group->engine, entry->first);

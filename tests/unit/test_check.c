@@ -315,6 +315,11 @@ static int groups(void)
     INVALID(tutti_create_group("loop", NULL, 0, 1, NULL, &made), "create_group|store is NULL");
     INVALID(tutti_alloc(own, -1, (void **)&made), "alloc|-1");
     INVALID(tutti_alloc(own, 1, NULL), "alloc|NULL");
+    const tutti_group_opts bad = {.parent = own, .members_only = true, .algorithm = "none"};
+    tutti_group *single = NULL;
+    if (tutti_new_group((int[]){WRONG}, 1, &bad, &single) != TUTTI_OK) return __LINE__;
+    INVALID(tutti_barrier(tutti_with(.group = single)), "no algorithm|none");
+    if (tutti_destroy_process_group(single) != TUTTI_OK) return __LINE__;
     return made == NULL ? 0 : __LINE__;
 }
 
