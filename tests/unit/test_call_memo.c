@@ -1,5 +1,7 @@
 /* Valid calls: at the limits, and with one thing changed since the last call.  The checks of the last call must not
  * stand for the changed one.  One rank of three also makes mistakes in between. */
+#include <sched.h>
+
 #include "ranks.h"
 #include "unit/refusal.h"
 
@@ -214,11 +216,168 @@ static void test_other_peers(void **state)
     ranks_run(SIZE, other_peers, NULL);
 }
 
+/* ---- messages that differ in more than one thing --------------------------------------------------------------- */
+
+enum { MESSAGES = 96 };
+
+/* In the pair {1, 0} a rank's number in the group is that of its peer in the world. */
+static tutti_opts opts_of(tutti_group *pair, int i)
+{
+    return (tutti_opts){.group = pair,
+                        .tag = i % 5 == 4 ? INT32_MAX : i % 5,
+                        .group_rank = i / 6 % 2 == 1,
+                        .timeout_ms = i % 7 == 6 ? TUTTI_INFINITE : i % 7 * 100000};
+}
+
+static int64_t numel_of(int i)
+{
+    return i % 12 >= 10 ? 0 : 1 + i / 24 % 2;
+}
+
+static int send_message(tutti_group *group, int i, int peer, tutti_opts opts)
+{
+    int64_t x[2] = {100 * i, 100 * i + 1};
+    tutti_tensor tensor = tutti_view(x, numel_of(i));
+    tutti_work *work = NULL;
+    int way = i / 2 % 3;
+    if (way == 1) opts.async_op = &work;
+    EXPECT((way == 2 ? tutti_isend(tensor, peer, &opts, &work) : tutti_send(tensor, peer, &opts)) == TUTTI_OK);
+    EXPECT((work != NULL) == (way > 0));
+    EXPECT(work == NULL || tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT) == TUTTI_OK);
+    return 0;
+}
+
+/* Calls that differ from the last message in a thing that is wrong. */
+static int wrong_messages(tutti_group *group, int peer, int self, tutti_opts opts)
+{
+    int64_t x = 0;
+    tutti_opts no_tag = opts, no_time = opts;
+    no_tag.tag = -1;
+    no_time.timeout_ms = -1;
+    INVALID(tutti_send(tutti_view(&x, 1), peer, &no_tag), "send|tag is -1");
+    INVALID(tutti_send(tutti_view(&x, 1), peer, &no_time), "send|timeout_ms is -1");
+    INVALID(tutti_send(tutti_view(&x, 1), 2, &opts), opts.group_rank ? "dst is 2|a rank" : "dst is 2|global rank");
+    INVALID(tutti_send(tutti_view(&x, 1), self, &opts), "this rank itself");
+    INVALID(tutti_send(tutti_view(&x, 1), TUTTI_ANY_SOURCE, &opts), "dst is -1");
+    no_tag.tag = -2;
+    INVALID(tutti_recv(tutti_view(&x, 1), peer, &no_tag), "recv|tag is -2");
+    INVALID(tutti_recv(tutti_view(&x, 1), self, &opts), "this rank itself");
+    (void)group;
+    return 0;
+}
+
+static int receive_message(tutti_group *group, int i, int peer, tutti_opts opts)
+{
+    int64_t x[2] = {-1, -1}, numel = numel_of(i), received = -1;
+    int way = i / 2 % 8, from = way == 4 || way == 6 ? TUTTI_ANY_SOURCE : peer, source = -5, tag = -5, sent = opts.tag;
+    tutti_work *work = NULL;
+    if (way > 0) opts.source = &source;
+    if (way > 0) opts.received_tag = &tag;
+    if (way == 2) opts.received = &received;
+    if (way == 3 || way == 7) opts.tag = TUTTI_ANY_TAG;
+    if (way == 6) opts.async_op = &work;
+    tutti_tensor tensor = tutti_view(x, way == 2 ? 2 : numel);
+    bool async = way == 5 || way == 7;
+    EXPECT((async ? tutti_irecv(tensor, from, &opts, &work) : tutti_recv(tensor, from, &opts)) == TUTTI_OK);
+    EXPECT((work != NULL) == (way > 4));
+    while (work != NULL && !tutti_work_is_completed(work)) sched_yield();
+    EXPECT(work == NULL || (tutti_work_source(work) == peer && tutti_work_tag(work) == sent));
+    EXPECT(work == NULL || (tutti_work_received(work) == 8 * numel && tutti_wait(&work, TUTTI_NOW) == TUTTI_OK));
+    EXPECT(way == 0 || (source == peer && tag == sent));
+    EXPECT(received == (way == 2 ? 8 * numel : -1));
+    for (int64_t k = 0; k < 2; k++) EXPECT(x[k] == (k < numel ? 100 * i + k : -1));
+    return 0;
+}
+
+/* A receive like the last one takes a shorter message if it asks for any size. */
+static int short_messages(tutti_group *group, int peer, tutti_group *pair)
+{
+    const tutti_opts *opts = tutti_with(.group = pair);
+    int64_t x[2] = {5, 6}, y[2] = {0, 0}, received = 0;
+    tutti_work *work[2] = {NULL, NULL};
+    for (int i = 0; i < 2; i++) EXPECT(tutti_isend(tutti_view(x, 2 - i), peer, opts, &work[i]) == TUTTI_OK);
+    EXPECT(tutti_recv(tutti_view(y, 2), peer, opts) == TUTTI_OK && y[1] == 6);
+    y[1] = 0;
+    EXPECT(tutti_recv(tutti_view(y, 2), peer, tutti_with(.group = pair, .received = &received)) == TUTTI_OK);
+    EXPECT(received == 8 && y[0] == 5 && y[1] == 0);
+    for (int i = 0; i < 2; i++) EXPECT(tutti_wait(&work[i], TUTTI_DEFAULT_TIMEOUT) == TUTTI_OK);
+    return 0;
+}
+
+/* Messages of a coalesced range are kept until its end, also if they are like the last one. */
+static int coalesced_messages(tutti_group *group, int peer, tutti_group *pair)
+{
+    const tutti_opts *opts = tutti_with(.group = pair);
+    int64_t x = 7, y = 0;
+    tutti_work *work = NULL;
+    EXPECT(tutti_isend(tutti_view(&x, 1), peer, opts, &work) == TUTTI_OK);
+    EXPECT(tutti_recv(tutti_view(&y, 1), peer, opts) == TUTTI_OK && y == 7);
+    EXPECT(tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT) == TUTTI_OK);
+    EXPECT(tutti_coalesce_begin(pair) == TUTTI_OK);
+    EXPECT(tutti_recv(tutti_view(&y, 1), peer, opts) == TUTTI_OK);
+    EXPECT(tutti_send(tutti_view(&x, 1), peer, opts) == TUTTI_OK);
+    x = 8; /* the range has not started */
+    EXPECT(tutti_coalesce_end(pair, NULL) == TUTTI_OK && y == 8);
+    return 0;
+}
+
+/* A receive like the last one has its own timeout, and its error names its own tag. */
+static int late_messages(tutti_group *group, int peer, tutti_group *pair)
+{
+    int64_t x = 0;
+    tutti_stats before, after;
+    EXPECT(tutti_get_stats(pair, &before) == TUTTI_OK);
+    REFUSED(tutti_recv(tutti_view(&x, 1), peer, tutti_with(.group = pair, .tag = 77, .timeout_ms = 10)), TIMEOUT,
+            peer == 0 ? "recv from rank 0, tag 77" : "recv from rank 1, tag 77");
+    REFUSED(tutti_recv(tutti_view(&x, 1), peer, tutti_with(.group = pair, .tag = 78, .timeout_ms = TUTTI_NOW)), TIMEOUT,
+            "tag 78");
+    EXPECT(tutti_get_stats(pair, &after) == TUTTI_OK && after.failed == before.failed + 2);
+    EXPECT(after.operations[TUTTI_RECV] == before.operations[TUTTI_RECV] + 2);
+    return 0;
+}
+
+static int other_messages(tutti_group *group, int rank, int size, void *argument)
+{
+    tutti_group *pair = NULL;
+    tutti_stats stats;
+    int64_t x = 0;
+    int line = 0;
+    (void)size;
+    (void)argument;
+    EXPECT(tutti_new_group((int[]){1, 0}, 2, &(tutti_group_opts){.parent = group}, &pair) == TUTTI_OK);
+    for (int i = 0; i < MESSAGES && rank < 2 && line == 0; i++) {
+        tutti_opts opts = opts_of(pair, i);
+        int peer = opts.group_rank ? rank : 1 - rank;
+        line = i % 2 == rank ? send_message(group, i, peer, opts) : receive_message(group, i, peer, opts);
+        if (line == 0) line = wrong_messages(group, peer, 1 - peer, opts);
+    }
+    if (line != 0) return line;
+    EXPECT(rank == 2 || tutti_get_stats(pair, &stats) == TUTTI_OK);
+    EXPECT(rank == 2 || (stats.operations[TUTTI_SEND] == MESSAGES / 2 && stats.operations[TUTTI_RECV] == MESSAGES / 2));
+    if (rank < 2) line = short_messages(group, 1 - rank, pair);
+    if (rank < 2 && line == 0) line = coalesced_messages(group, 1 - rank, pair);
+    if (rank < 2 && line == 0) line = late_messages(group, 1 - rank, pair);
+    if (line != 0) return line;
+    EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
+    EXPECT(rank == 2 || tutti_abort(pair, "test") == TUTTI_OK);
+    if (rank < 2)
+        REFUSED(tutti_send(tutti_view(&x, 1), 1 - rank, tutti_with(.group = pair)), ABORTED, "aborted by rank");
+    EXPECT(tutti_destroy_process_group(pair) == TUTTI_OK);
+    return 0;
+}
+
+static void test_other_messages(void **state)
+{
+    (void)state;
+    ranks_run(SIZE, other_messages, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_right),        cmocka_unit_test(test_again),      cmocka_unit_test(test_again_in_pair),
-        cmocka_unit_test(test_other_memory), cmocka_unit_test(test_other_sums), cmocka_unit_test(test_other_peers),
+        cmocka_unit_test(test_right),          cmocka_unit_test(test_again),      cmocka_unit_test(test_again_in_pair),
+        cmocka_unit_test(test_other_memory),   cmocka_unit_test(test_other_sums), cmocka_unit_test(test_other_peers),
+        cmocka_unit_test(test_other_messages),
     };
     ranks_setup();
     return cmocka_run_group_tests(tests, NULL, NULL);
