@@ -69,6 +69,37 @@ static void a_record_ends_once(void **state)
     record_free(&ring);
 }
 
+/* An operation that is recorded like another one has the record that it would have had by itself. */
+static void a_repeated_operation_is_recorded_alike(void **state)
+{
+    struct record_ring rings[2] = {{0}, {0}};
+    int64_t clock_ns[2] = {0, 0};
+    struct record like = {0}, records[2];
+    uint32_t handles[2], marks = atomic_load(&record_mark);
+    tutti_op op = {.kind = TUTTI_SEND, .dtype = TUTTI_FLOAT32, .root = -1, .tag = 99, .n_in = 1, .in = &tensor};
+    (void)state;
+    record_fill(&like, &op, 12);
+    for (int i = 1; i <= 500; i++) {
+        op.root = i % 3;
+        op.tag = i;
+        atomic_store(&record_mark, marks + (uint32_t)i / 100);
+        handles[0] = record_issue(&rings[0], &clock_ns[0], &op, 12);
+        handles[1] = record_issue_like(&rings[1], &clock_ns[1], &like, op.root, op.tag);
+        for (int k = 0; k < 2; k++) {
+            records[k] = *record_find(&rings[k], handles[k]);
+            assert_true(records[k].issued_ns > 0 && records[k].issued_ns == clock_ns[k]);
+            records[k].issued_ns = 0;
+            record_end(&rings[k], handles[k], TUTTI_OK, 0);
+        }
+        assert_int_equal(handles[0], handles[1]);
+        assert_memory_equal(&records[0], &records[1], offsetof(struct record, mark) + sizeof like.mark);
+        assert_true(records[0].sequence == records[1].sequence && records[0].numel == records[1].numel);
+        assert_true(records[1].started == 0 && records[1].ended == 0);
+    }
+    atomic_store(&record_mark, marks);
+    for (int k = 0; k < 2; k++) record_free(&rings[k]);
+}
+
 static void an_operation_that_is_refused_leaves_no_record(void **state)
 {
     struct record_ring ring = {0};
@@ -172,6 +203,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_ring_holds_the_latest),
         cmocka_unit_test(a_record_ends_once),
+        cmocka_unit_test(a_repeated_operation_is_recorded_alike),
         cmocka_unit_test(an_operation_that_is_refused_leaves_no_record),
         cmocka_unit_test(the_clock_is_read_seldom),
         cmocka_unit_test(memory_is_bounded),
