@@ -119,26 +119,33 @@ static inline __attribute__((always_inline)) int submit_usual(bool sends, const 
 
 /* ---- calls --------------------------------------------------------------------------------------------------- */
 
-int message_send(const tutti_tensor *tensor, int dst, const tutti_opts *opts, size_t opts_bytes, tutti_work **work)
+static inline __attribute__((always_inline)) int submit_kind(bool sends, const tutti_tensor *tensor, int peer,
+                                                             const tutti_opts *opts, size_t opts_bytes,
+                                                             tutti_work **work)
 {
     tutti_opts copy;
     int status = SIZED_READ(tutti_opts, opts, opts_bytes, &copy);
     if (status != TUTTI_OK) return status;
     if (work == NULL && opts != NULL) work = opts->async_op;
-    status = submit_usual(true, tensor, dst, opts, work);
+    status = submit_usual(sends, tensor, peer, opts, work);
     if (status != TUTTI_ERR_UNSUPPORTED) return status;
-    tutti_op op = {.kind = TUTTI_SEND, .root = dst, .n_in = 1, .in = tensor};
+    tutti_op op = {.kind = sends ? TUTTI_SEND : TUTTI_RECV, .root = peer};
+    if (sends) {
+        op.n_in = 1;
+        op.in = tensor;
+    } else {
+        op.n_out = 1;
+        op.out = tensor;
+    }
     return submit_to(&op, opts, work);
+}
+
+int message_send(const tutti_tensor *tensor, int dst, const tutti_opts *opts, size_t opts_bytes, tutti_work **work)
+{
+    return submit_kind(true, tensor, dst, opts, opts_bytes, work);
 }
 
 int message_receive(const tutti_tensor *tensor, int src, const tutti_opts *opts, size_t opts_bytes, tutti_work **work)
 {
-    tutti_opts copy;
-    int status = SIZED_READ(tutti_opts, opts, opts_bytes, &copy);
-    if (status != TUTTI_OK) return status;
-    if (work == NULL && opts != NULL) work = opts->async_op;
-    status = submit_usual(false, tensor, src, opts, work);
-    if (status != TUTTI_ERR_UNSUPPORTED) return status;
-    tutti_op op = {.kind = TUTTI_RECV, .root = src, .n_out = 1, .out = tensor};
-    return submit_to(&op, opts, work);
+    return submit_kind(false, tensor, src, opts, opts_bytes, work);
 }
