@@ -74,7 +74,7 @@ static uint32_t add_choices(const struct creation *creation, uint32_t at, struct
     return n - message->list.n;
 }
 
-/* Sends the choices of a split, of which the last ones fit into the verdict. */
+/* Adds the last choices of a split to the verdict, and sends the earlier ones ahead of it. */
 static void send_choices(const struct creation *creation, struct creation_message *verdict)
 {
     for (uint32_t at = 0; add_choices(creation, at, verdict) > 0; at += CREATION_RANKS) {

@@ -280,7 +280,7 @@ static void members_have_variables(void **state)
     launch_free(&launch);
 }
 
-/* Runs two ranks, of which rank 0 waits for rank 1's end. */
+/* Runs two ranks.  Rank 0 ends after rank 1. */
 static int run_to_end_of_1(const char *rank_1, const char *then)
 {
     char script[128];
