@@ -21,24 +21,37 @@ static inline void become_work(struct tutti_work *work, struct tutti_group *grou
     work->started = true;
 }
 
-/* Reports a message that has completed at once.  Makes a Work of it in *out if the call is async, else gives back the
- * work whose request was borrowed.  The next call borrows the same one, which is still cached. */
+/* Gives back the work whose request a completed message has borrowed.  The next call borrows the same one, which is
+ * still cached.  found: what the Work of an async call has found, which goes to *out; NULL if the call is blocking. */
+static inline void at_once_give(struct tutti_work *borrowed, struct engine *engine, const tutti_op *op,
+                                const struct work_message *found, struct tutti_work **out)
+{
+    if (found != NULL) {
+        struct tutti_work *ended = work_spare(engine);
+        if (ended == NULL) ended = borrowed;
+        work_end_at_once(ended, engine, op, found);
+        *out = ended;
+        if (ended == borrowed) return;
+    }
+    work_give_back(engine, borrowed);
+}
+
+/* Reports a message that has completed at once. */
 static inline int complete_at_once(struct tutti_work *borrowed, struct tutti_group *group, const tutti_op *op,
                                    const tutti_opts *opts, struct tutti_work **out)
 {
-    struct engine *engine = group->engine;
     struct work_message found = work_read_message(group, op, opts->group_rank, &borrowed->request);
     struct work_outs outs = work_outs_of(op, opts);
     work_report_message(&outs, &found);
-    if (op->async) {
-        struct tutti_work *ended = work_spare(engine);
-        if (ended == NULL) ended = borrowed;
-        work_end_at_once(ended, engine, op, &found);
-        *out = ended;
-        if (ended == borrowed) return TUTTI_REQUEST_DONE;
-    }
-    work_give_back(engine, borrowed);
+    at_once_give(borrowed, group->engine, op, op->async ? &found : NULL, out);
     return TUTTI_REQUEST_DONE;
+}
+
+/* Ends a work whose request has completed with status before it was a work. */
+static inline void at_once_end_work(struct tutti_work *work, int status)
+{
+    work->request.owner = work;
+    work_complete(&work->request, status);
 }
 
 /* True if the caller asks for more than the operation's status. */
@@ -98,8 +111,7 @@ static inline __attribute__((always_inline)) int at_once_finish(struct tutti_wor
             /* It is not ended here: a control message may explain its failure, and is handled first. */
             work_queue_run(work);
         } else if (work->request.owner == NULL) { /* it completed within the call */
-            work->request.owner = work;
-            work_complete(&work->request, ended);
+            at_once_end_work(work, ended);
         }
         return status;
     }

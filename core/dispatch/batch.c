@@ -8,6 +8,7 @@
 #include "dispatch/coalesce.h"
 #include "dispatch/issue.h"
 #include "dispatch/launch.h"
+#include "dispatch/message.h"
 #include "dispatch/submit.h"
 #include "group/group.h"
 #include "group/group_check.h"
@@ -60,11 +61,14 @@ static int check_batch(struct tutti_group *group, const tutti_p2p_op *ops, int n
     return status;
 }
 
-static int launch_message(struct tutti_group *group, struct checked_message *message, const tutti_opts *opts,
-                          tutti_work **work)
+static int launch_message(struct tutti_group *group, const tutti_p2p_op *given, struct checked_message *message,
+                          const tutti_opts *opts, tutti_work **work)
 {
+    bool sends = given->kind == TUTTI_SEND;
     message->op.async = true;
-    int status = submit_at_once(group, &message->op, message->fingerprint, message->entry, opts, work);
+    int status = message_issue(group, sends, &given->tensor, given->peer, opts, work);
+    if (status == TUTTI_ERR_UNSUPPORTED)
+        status = submit_at_once(group, &message->op, message->fingerprint, message->entry, opts, work);
     if (status != TUTTI_ERR_UNSUPPORTED) return status < 0 ? status : TUTTI_OK;
     return launch_operation(group, &message->op, message->fingerprint, opts, true, work);
 }
@@ -77,7 +81,7 @@ static int launch_kind(struct tutti_group *group, const tutti_p2p_op *ops, int n
     for (int i = 0; i < n && status == TUTTI_OK; i++) {
         if (ops[i].kind != kind) continue;
         tutti_opts each = make_opts(&ops[i], opts);
-        status = launch_message(group, &checked[i], &each, &works[i]);
+        status = launch_message(group, &ops[i], &checked[i], &each, &works[i]);
         if (status != TUTTI_OK) works[i] = NULL;
     }
     return status;

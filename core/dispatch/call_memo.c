@@ -6,6 +6,7 @@
 #include "base/user_op.h"
 #include "dispatch/check.h"
 #include "dispatch/dispatch.h"
+#include "dispatch/message_memo.h"
 #include "op/fingerprint.h"
 #include "op/op.h"
 #include "state/group_state.h"
@@ -53,53 +54,17 @@ static void replace_memory(struct tutti_group *group, struct call_memo *last, co
     if (last->n_out > 0) last->out.data = op->out->data;
 }
 
-/* True if a send or receive differs from the last one in its peer, tag and memory alone.  Its check does not depend on
- * the address of its memory, nor its fingerprint on any of them. */
-static bool repeats_message(const struct call_memo *last, const tutti_op *op, const tutti_opts *opts)
+/* Does call_memo_check's work for a send or receive like the group's last ones.  Returns false if it is not. */
+static bool repeats_message(struct tutti_group *group, tutti_op *op, const tutti_opts *opts, uint64_t *fingerprint)
 {
-    if (last->entry == NULL || !last->any_memory || opts->tag < 0 || opts->timeout_ms < 0) return false;
-    const tutti_tensor *tensor = op->kind == TUTTI_SEND ? op->in : op->out;
-    return tensor->data != NULL && is_alike(tensor, op->kind == TUTTI_SEND ? &last->in : &last->out);
-}
-
-/* Does translate_peer's work for another peer than the last one's. */
-__attribute__((noinline)) static int translate_other(const struct tutti_group *group, struct call_memo *last,
-                                                     tutti_op *op, const tutti_opts *opts)
-{
-    int32_t given = op->root;
-    int status = check_root(group, op, opts);
-    if (status != TUTTI_OK) return status;
-    last->given_root = given;
-    last->group_rank = opts->group_rank;
-    last->root = op->root;
-    return TUTTI_OK;
-}
-
-/* Translates the peer of a message. */
-static int translate_peer(const struct tutti_group *group, struct call_memo *last, tutti_op *op, const tutti_opts *opts)
-{
-    if (op->root != last->given_root || opts->group_rank != last->group_rank)
-        return translate_other(group, last, op, opts);
-    op->root = last->root;
-    return TUTTI_OK;
-}
-
-/* Keeps what messages like op have in common. */
-static void remember_message(struct message_memo *memo, int32_t given_root, const tutti_op *op, const tutti_opts *opts,
-                             uint64_t fingerprint, const struct backend_entry *entry)
-{
-    const tutti_tensor *tensor = op->kind == TUTTI_SEND ? op->in : op->out;
-    *memo = (struct message_memo){
-        .entry = entry,
-        .tensor = *tensor,
-        .bytes = (size_t)(tensor->numel * tutti_dtype_bytes(tensor->dtype)),
-        .fingerprint = fingerprint,
-        .given = given_root,
-        .group_rank = opts->group_rank,
-        .root = op->root,
-        .op = {.size = sizeof memo->op, .kind = op->kind, .dtype = op->dtype, .n_in = op->n_in, .n_out = op->n_out},
-    };
-    record_fill(&memo->record, op, fingerprint);
+    if (op->kind != TUTTI_SEND && op->kind != TUTTI_RECV) return false;
+    struct message_memo *memo = message_memo_of(group, op->kind);
+    if (!message_memo_is_alike(memo, op->kind == TUTTI_SEND ? op->in : op->out, opts)) return false;
+    if (!message_memo_turn_to(group, memo, op->root, opts)) return false;
+    op->root = memo->work.op.root;
+    op->dtype = memo->work.op.dtype;
+    *fingerprint = memo->work.fingerprint;
+    return true;
 }
 
 static void remember(struct tutti_group *group, struct call_memo *last, int32_t given_root, const tutti_op *op,
@@ -119,8 +84,8 @@ static void remember(struct tutti_group *group, struct call_memo *last, int32_t 
     if (op->n_out > 0) last->out = *op->out;
     bool is_one = op->n_in == 0 || op->n_out == 0 || op->in == op->out;
     last->any_memory = is_one && (op->n_in > 0 ? last->in.data : last->out.data) != NULL;
-    if (last->entry != NULL && last->any_memory && !op_is_open(op))
-        remember_message(&group->messages[op->kind == TUTTI_SEND], given_root, op, opts, fingerprint, last->entry);
+    if (last->entry != NULL && last->any_memory)
+        message_memo_fill(group, given_root, op, opts, fingerprint, last->entry);
 }
 
 /* Does call_memo_check's work for other calls than repeated messages. */
@@ -151,8 +116,6 @@ __attribute__((noinline)) static int check_other(struct tutti_group *group, stru
 int call_memo_check(struct tutti_group *group, tutti_op *op, const tutti_opts *opts, uint64_t *fingerprint)
 {
     struct call_memo *last = &group->call_memos[op->kind];
-    if (!repeats_message(last, op, opts)) return check_other(group, last, op, opts, fingerprint);
-    op->dtype = last->dtype;
-    *fingerprint = last->fingerprint;
-    return translate_peer(group, last, op, opts);
+    if (repeats_message(group, op, opts, fingerprint)) return TUTTI_OK;
+    return check_other(group, last, op, opts, fingerprint);
 }

@@ -3,8 +3,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/clear.h"
 #include "base/error.h"
+#include "base/structs.h"
 #include "base/user_op.h"
 #include "group/failure.h"
 #include "op/fingerprint.h"
@@ -15,7 +15,7 @@
 
 static tutti_request *new_request(struct tutti_work *work, const tutti_op *op, const struct backend_entry *entry)
 {
-    clear(&work->request, sizeof work->request);
+    structs_clear(&work->request, sizeof work->request);
     work->request.owner = work;
     work->request.peer = op_is_message(op) ? op->root : -1; /* a message waits for this rank */
     work->request.fingerprint = work->fingerprint;

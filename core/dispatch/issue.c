@@ -34,9 +34,7 @@ int issue_new(struct tutti_group *group, tutti_op *op, uint64_t fingerprint, con
 void issue_enlist(struct tutti_work *work)
 {
     hazards_enlist(work);
-    TAILQ_INSERT_TAIL(&work->engine->active, work, link);
-    TAILQ_INSERT_TAIL(&work->group->works, work, group_link);
-    if (work->async) engine_count_async(work->engine, 1);
+    issue_enlist_message(work);
     work->references++; /* reference of the caller */
 }
 

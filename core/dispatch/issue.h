@@ -79,7 +79,15 @@ static inline int issue_detach(struct tutti_work *work)
 int issue_new(struct tutti_group *group, tutti_op *op, uint64_t fingerprint, const tutti_opts *opts, bool async,
               struct tutti_work **work);
 
-/* Puts a work on the lists of works under way.  Adds the caller's reference. */
+/* Puts a work on the lists of works under way. */
+static inline void issue_enlist_message(struct tutti_work *work)
+{
+    TAILQ_INSERT_TAIL(&work->engine->active, work, link);
+    TAILQ_INSERT_TAIL(&work->group->works, work, group_link);
+    if (work->async) engine_count_async(work->engine, 1);
+}
+
+/* Does the same for any operation.  Adds the caller's reference. */
 void issue_enlist(struct tutti_work *work);
 
 /* Undoes issue_enlist and frees the work. */

@@ -1,96 +1,147 @@
 #include "dispatch/message.h"
 
-#include <stddef.h>
-#include <string.h>
-
-#include "base/clear.h"
 #include "base/sized.h"
+#include "base/structs.h"
 #include "dispatch/at_once.h"
-#include "dispatch/check.h"
 #include "dispatch/coalesce.h"
 #include "dispatch/dispatch.h"
+#include "dispatch/message_memo.h"
 #include "dispatch/submit.h"
 
-/* ---- what messages have in common ---------------------------------------------------------------------------- */
+/* A message like the remembered ones. */
+struct message {
+    struct tutti_group *group;
+    struct message_memo *memo;
+    const tutti_tensor *tensor;
+    const tutti_opts *opts;
+    bool sends, async;
+    int32_t root; /* its peer's rank in the group */
+    uint32_t record;
+};
 
-/* True if the message differs from the remembered ones in its peer, tag and memory alone.  Its check does not depend on
- * the address of its memory, nor its fingerprint on any of them. */
-static inline bool is_alike(const struct message_memo *memo, const tutti_tensor *tensor, const tutti_opts *opts)
+/* True if the message can be issued with what is remembered, which is its peer, too, then. */
+static inline __attribute__((always_inline)) bool is_usual(const struct message *message, int peer)
 {
-    enum { BEGIN = offsetof(tutti_tensor, numel), END = offsetof(tutti_tensor, device) + sizeof(tutti_device) };
-    if (opts->tag < 0 || opts->timeout_ms < 0 || opts->received != NULL || tensor->data == NULL) return false;
-    return memcmp((const char *)tensor + BEGIN, (const char *)&memo->tensor + BEGIN, END - BEGIN) == 0; /* no padding */
+    struct tutti_group *group = message->group;
+    const tutti_opts *opts = message->opts;
+    return message_memo_is_alike(message->memo, message->tensor, opts) && opts->received == NULL &&
+           group_is_usable(group) && group->tool == NULL && !coalesce_is_open(group) &&
+           message_memo_turn_to(group, message->memo, peer, opts);
 }
 
-/* Translates another peer than the last one.  Returns false if there is no such peer. */
-__attribute__((noinline)) static bool translate(const struct tutti_group *group, struct message_memo *memo, int peer,
-                                                const tutti_opts *opts)
+static inline __attribute__((always_inline)) void record_message(struct message *message)
 {
-    tutti_op op = {.kind = memo->op.kind, .root = peer};
-    if (check_root(group, &op, opts) != TUTTI_OK) return false;
-    memo->given = peer;
-    memo->group_rank = opts->group_rank;
-    memo->root = op.root;
-    return true;
+    struct tutti_group *group = message->group;
+    message->root = message->memo->work.op.root;
+    message->record = record_issue_like(&group->record_messages, &group->engine->now_ns, &message->memo->record,
+                                        message->root, message->opts->tag);
 }
 
-/* True if the message can be submitted with what is remembered, which is its peer, too, then. */
-static inline bool is_usual(const struct tutti_group *group, struct message_memo *memo, const tutti_tensor *tensor,
-                            int peer, const tutti_opts *opts)
-{
-    if (memo->entry == NULL || !is_alike(memo, tensor, opts)) return false;
-    if (!group_is_usable(group) || group->tool != NULL || coalesce_is_open(group)) return false;
-    return (peer == memo->given && opts->group_rank == memo->group_rank) || translate(group, memo, peer, opts);
-}
+/* ---- handing a message to its backend ------------------------------------------------------------------------ */
 
-/* ---- one message --------------------------------------------------------------------------------------------- */
-
-static inline void fill_op(struct tutti_work *work, const struct tutti_group *group, const struct message_memo *memo,
-                           const tutti_tensor *tensor, const tutti_opts *opts, bool async)
+static inline __attribute__((always_inline)) void fill_op(tutti_op *op, struct tutti_work *work,
+                                                          const struct message *message)
 {
-    tutti_op *op = &work->op;
-    *op = memo->op;
-    op->root = memo->root;
+    const tutti_opts *opts = message->opts;
+    op->root = message->root;
     op->tag = opts->tag;
     op->stream = opts->stream;
-    op->timeout_ms = group_timeout(group, opts->timeout_ms);
-    op->async = async;
+    op->timeout_ms = group_timeout(message->group, opts->timeout_ms);
+    op->async = message->async;
     op->in = op->out = work->tensors;
-    work->tensors[0] = *tensor;
+    work->tensors[0] = *message->tensor;
 }
 
-/* Fills the request of a struct that is not a work yet: see dispatch_at_once. */
-static inline tutti_request *fill_request(struct tutti_work *work, const struct message_memo *memo, bool async)
+/* Makes a work of the struct, which its backend has.  ended: the status of a request that has completed already. */
+static inline __attribute__((always_inline)) void become_pending(struct tutti_work *work, const struct message *message,
+                                                                 int ended)
 {
+    const tutti_opts *opts = message->opts;
+    structs_copy(work, &message->memo->work, offsetof(struct tutti_work, fingerprint));
+    fill_op(&work->op, work, message);
+    work->found.tag = opts->tag;
+    work->async = message->async;
+    work->group_rank = opts->group_rank;
+    work->record = message->record;
+    if (!message->sends) work->outs = (struct work_outs){opts->source, opts->received_tag, NULL};
+    issue_detach_message(work, &work->op);
+    issue_enlist_message(work);
+    issue_count(message->group, &work->op);
+    if (work->request.owner == NULL) at_once_end_work(work, ended);
+}
+
+/* Reports a message that has completed at once.  Returns what its Work has found. */
+static inline __attribute__((always_inline)) struct work_message complete(const tutti_request *request,
+                                                                          const struct message *message)
+{
+    struct tutti_group *group = message->group;
+    const tutti_opts *opts = message->opts;
+    struct work_message found = {.source = -1};
+    record_end(&group->record_messages, message->record, TUTTI_OK, 0);
+    issue_count(group, &message->memo->work.op);
+    if (message->sends) return found;
+    found = (struct work_message){.source = work_translate_rank(group, opts->group_rank, request->source),
+                                  .tag = opts->tag,
+                                  .received = (int64_t)request->bytes};
+    if (opts->source != NULL) *opts->source = found.source;
+    if (opts->received_tag != NULL) *opts->received_tag = found.tag;
+    return found;
+}
+
+/* Calls the backend with the request of a struct that is not a work yet: see dispatch_at_once. */
+static inline __attribute__((always_inline)) int call_backend(struct tutti_work *work, const struct message *message,
+                                                              uint32_t flags)
+{
+    enum { BEGIN = offsetof(struct tutti_work, fingerprint), END = offsetof(struct tutti_work, tensors) };
     tutti_request *request = &work->request;
-    work->fingerprint = memo->fingerprint;
+    structs_copy((char *)work + BEGIN, (const char *)&message->memo->work + BEGIN, END - BEGIN);
     work->group = NULL;
-    work->exec = NULL;
-    work->backend = memo->entry->backend;
-    work->state = memo->entry->state;
-    clear(request, sizeof *request);
     request->owner = work;
-    request->flags = async ? 0 : TUTTI_REQUEST_AWAITED;
-    request->peer = memo->root;
-    request->tag = DISPATCH_MESSAGE_TAG | (uint64_t)work->op.tag;
-    request->fingerprint = memo->fingerprint;
-    request->data = work->tensors[0].data;
-    request->bytes = memo->bytes;
-    return request;
+    request->peer = message->root;
+    request->flags = flags;
+    request->tag = DISPATCH_MESSAGE_TAG | (uint64_t)message->opts->tag;
+    request->data = message->tensor->data;
+    return message->sends ? work->backend->send(work->state, request) : work->backend->recv(work->state, request);
 }
 
-/* Hands the message to its backend.  Returns what submit_at_once does. */
-static inline __attribute__((always_inline)) int issue(struct tutti_group *group, const struct message_memo *memo,
-                                                       bool sends, const tutti_tensor *tensor, const tutti_opts *opts,
-                                                       bool async, struct tutti_work **work)
+/* Ends the message as any other operation, because it has failed or its backend does not take it. */
+__attribute__((noinline)) static int refuse(struct tutti_work *work, const struct message *message, int status,
+                                            struct tutti_work **out)
 {
-    struct tutti_work *own = *work;
-    fill_op(own, group, memo, tensor, opts, async);
-    uint32_t record =
-        record_issue_like(&group->record_messages, &group->engine->now_ns, &memo->record, memo->root, opts->tag);
-    tutti_request *request = fill_request(own, memo, async);
-    int status = sends ? own->backend->send(own->state, request) : own->backend->recv(own->state, request);
-    return at_once_finish(own, group, &own->op, memo->fingerprint, opts, record, status, work);
+    work->op = message->memo->work.op;
+    fill_op(&work->op, work, message);
+    return at_once_finish(work, message->group, &work->op, work->fingerprint, message->opts, message->record, status,
+                          out);
+}
+
+/* Issues a usual message.  Returns what submit_at_once does. */
+static inline __attribute__((always_inline)) int issue(struct message *message, struct tutti_work **out)
+{
+    struct engine *engine = message->group->engine;
+    struct tutti_work *work = work_spare(engine);
+    if (work == NULL) return TUTTI_ERR_UNSUPPORTED;
+    record_message(message);
+    int status = call_backend(work, message, message->async ? 0 : TUTTI_REQUEST_AWAITED);
+    if (status == TUTTI_REQUEST_DONE) {
+        struct work_message found = complete(&work->request, message);
+        at_once_give(work, engine, &message->memo->work.op, message->async ? &found : NULL, out);
+    } else if (status == TUTTI_REQUEST_PENDING) {
+        become_pending(work, message, work->status);
+        *out = work;
+    } else {
+        struct message kept = *message; /* a copy, so that the message itself can be in registers */
+        status = refuse(work, &kept, status, out);
+    }
+    return status;
+}
+
+/* ---- calls --------------------------------------------------------------------------------------------------- */
+
+int message_issue(struct tutti_group *group, bool sends, const tutti_tensor *tensor, int peer, const tutti_opts *opts,
+                  struct tutti_work **work)
+{
+    struct message message = {group, &group->messages[sends], tensor, opts, sends, .async = true};
+    return is_usual(&message, peer) ? issue(&message, work) : TUTTI_ERR_UNSUPPORTED;
 }
 
 /* Submits the message if it is like the remembered ones.  Returns UNSUPPORTED if nothing has begun. */
@@ -102,22 +153,20 @@ static inline __attribute__((always_inline)) int submit_usual(bool sends, const 
     struct tutti_group *group = group_for_call(opts->group);
     if (group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
     struct engine *engine = group->engine;
-    struct message_memo *memo = &group->messages[sends];
+    struct message message = {group, &group->messages[sends], tensor, opts, sends, .async = out != NULL};
     struct tutti_work *work = NULL;
     engine_lock(engine);
-    if (!is_usual(group, memo, tensor, peer, opts) || (work = work_spare(engine)) == NULL) {
+    if (!is_usual(&message, peer)) {
         engine_unlock(engine);
         return TUTTI_ERR_UNSUPPORTED;
     }
     engine_count_call(engine);
-    int status = issue(group, memo, sends, tensor, opts, out != NULL, &work);
+    int status = issue(&message, &work);
     if (status == TUTTI_REQUEST_PENDING) return submit_finish(group, work, out);
     if (status == TUTTI_REQUEST_DONE && out != NULL) at_once_hand_out(work, out);
     engine_unlock(engine);
     return status == TUTTI_REQUEST_DONE ? TUTTI_OK : status;
 }
-
-/* ---- calls --------------------------------------------------------------------------------------------------- */
 
 static inline __attribute__((always_inline)) int submit_kind(bool sends, const tutti_tensor *tensor, int peer,
                                                              const tutti_opts *opts, size_t opts_bytes,

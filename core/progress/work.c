@@ -6,10 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clear.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/structs.h"
 #include "base/user_op.h"
 #include "portable/wake.h"
 #include "progress/plan_cache.h"
@@ -41,7 +41,7 @@ void work_give_back(struct engine *engine, struct tutti_work *work)
 
 static void clear_result(struct tutti_work *work, struct engine *engine)
 {
-    clear(work, offsetof(struct tutti_work, op));
+    structs_clear(work, offsetof(struct tutti_work, op));
     work->engine = engine;
     work->references = 1;
     work->event_fd = -1;
@@ -52,7 +52,7 @@ void work_clear(struct tutti_work *work, struct engine *engine)
 {
     enum { BEGIN = offsetof(struct tutti_work, group), END = offsetof(struct tutti_work, fingerprint) };
     clear_result(work, engine);
-    clear((char *)work + BEGIN, END - BEGIN);
+    structs_clear((char *)work + BEGIN, END - BEGIN);
 }
 
 void work_end_at_once(struct tutti_work *work, struct engine *engine, const tutti_op *op,
@@ -202,23 +202,16 @@ static bool is_in_thread(const struct engine *engine)
     return engine->has_thread && pthread_equal(pthread_self(), engine->thread) != 0;
 }
 
-void work_end(struct tutti_work *work, int status, const char *text)
+/* Ends what a plain work that has succeeded does not have. */
+__attribute__((noinline)) static void end_parts(struct tutti_work *work, int status, const char *text)
 {
     struct engine *engine = work->engine;
-    struct tutti_work *parent = work->parent;
-    struct tutti_group *group = work->group;
-    if (work_ended(work)) return;
-    bool awaited = work->awaited;
     if (work->packing != NULL) engine->hooks->part_ended(work, status);
-    work->status = status;
     if (status != TUTTI_OK) keep_error(work, status, text);
-    if (status != TUTTI_OK && counts_failure(work)) group->stats->failed++;
-    if (work->start_ns > 0 && work->duration_ns == 0) work->duration_ns = engine_time_ns(engine) - work->start_ns;
-    record_end(group_record(group, work->op.sequence), work->record, status, work->start_ns > 0 ? engine->now_ns : 0);
-    if (work->entry != NULL && work->found.source >= 0) parent->found = work->found;
+    if (status != TUTTI_OK && counts_failure(work)) work->group->stats->failed++;
+    if (work->entry != NULL && work->found.source >= 0) work->parent->found = work->found;
     if (work->stage != NULL) engine->hooks->stage_ended(work->stage);
-    if (status == TUTTI_OK) work_report_message(&work->outs, &work->found);
-    if (__builtin_expect(work->op.tool != NULL, 0)) {
+    if (work->op.tool != NULL) {
         if (status == TUTTI_OK) tool_op_found(work->op.tool, &work->request);
         tool_op_end(work->op.tool, status, work->text, is_in_thread(engine));
     }
@@ -226,6 +219,20 @@ void work_end(struct tutti_work *work, int status, const char *text)
     work->comparing = NULL;
     work_release_exec(work);
     work_dequeue(work);
+}
+
+void work_end(struct tutti_work *work, int status, const char *text)
+{
+    struct engine *engine = work->engine;
+    struct tutti_work *parent = work->parent;
+    struct tutti_group *group = work->group;
+    if (work_ended(work)) return;
+    bool awaited = work->awaited;
+    work->status = status;
+    if (work->start_ns > 0 && work->duration_ns == 0) work->duration_ns = engine_time_ns(engine) - work->start_ns;
+    record_end(group_record(group, work->op.sequence), work->record, status, work->start_ns > 0 ? engine->now_ns : 0);
+    if (status == TUTTI_OK) work_report_message(&work->outs, &work->found);
+    if (!work->is_plain || status != TUTTI_OK) end_parts(work, status, text);
     TAILQ_REMOVE(&engine->active, work, link);
     TAILQ_REMOVE(&group->works, work, group_link);
     if (work->async) engine_count_async(engine, -1);
@@ -345,19 +352,12 @@ struct work_outs work_outs_of(const tutti_op *op, const tutti_opts *opts)
     return (struct work_outs){opts->source, opts->received_tag, opts->received};
 }
 
-/* Returns the rank as the caller numbers it, or -1 if there is none. */
-static int translate_rank(const struct tutti_group *group, bool group_rank, int source)
-{
-    if (source < 0 || source >= group->size) return -1;
-    return group_rank ? source : group->global_ranks[source];
-}
-
 struct work_message work_read_message(const struct tutti_group *group, const tutti_op *op, bool group_rank,
                                       const tutti_request *request)
 {
     struct work_message found = {.source = -1};
     if (!op_is_message(op) || op->kind == TUTTI_SEND) return found;
-    found.source = translate_rank(group, group_rank, request->source);
+    found.source = work_translate_rank(group, group_rank, request->source);
     found.tag = op->tag == TUTTI_ANY_TAG ? (int)(request->found_tag & INT32_MAX) : op->tag;
     found.received = (int64_t)(op->kind == TUTTI_PROBE ? request->found_bytes : request->bytes);
     return found;
@@ -368,6 +368,15 @@ void work_report_message(const struct work_outs *outs, const struct work_message
     if (outs->source != NULL) *outs->source = found->source;
     if (outs->tag != NULL) *outs->tag = found->tag;
     if (outs->received != NULL) *outs->received = found->received;
+}
+
+/* Reads what the work's request has found.  That of a plain work knows its tag and size. */
+static inline void read_message(struct tutti_work *work, const tutti_request *request)
+{
+    if (!work->is_plain)
+        work->found = work_read_message(work->group, &work->op, work->group_rank, request);
+    else if (work->op.kind == TUTTI_RECV)
+        work->found.source = work_translate_rank(work->group, work->group_rank, request->source);
 }
 
 void work_complete(tutti_request *request, int status)
@@ -391,7 +400,7 @@ void work_complete(tutti_request *request, int status)
         return;
     }
     request->owner = NULL;
-    work->found = work_read_message(work->group, &work->op, work->group_rank, request);
+    read_message(work, request);
     if (work->draining)
         work_end(work, work->failing, NULL);
     else if (status == TUTTI_OK)

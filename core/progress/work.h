@@ -87,6 +87,13 @@ static inline bool work_is_message(const struct tutti_work *work)
 /* Returns the variables in which the caller of a message wants its source, tag and size. */
 struct work_outs work_outs_of(const tutti_op *op, const tutti_opts *opts);
 
+/* Returns the rank as the caller numbers it, or -1 if there is none. */
+static inline int work_translate_rank(const struct tutti_group *group, bool group_rank, int source)
+{
+    if (source < 0 || source >= group->size) return -1;
+    return group_rank ? source : group->global_ranks[source];
+}
+
 /* Returns the message of a completed request of a receive or probe. */
 struct work_message work_read_message(const struct tutti_group *group, const tutti_op *op, bool group_rank,
                                       const tutti_request *request);

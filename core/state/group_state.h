@@ -15,6 +15,7 @@
 #include "op/op.h"
 #include "op/record.h"
 #include "plugin/backend_spec.h"
+#include "state/work_state.h"
 
 struct coll_hosts;
 struct control_channel;
@@ -29,7 +30,6 @@ struct plan_cache;
 struct shared_transport;
 struct stragglers;
 struct tool_group;
-struct tutti_work;
 TAILQ_HEAD(work_queue, tutti_work);
 
 enum { GROUP_ENTRIES = 3, GROUP_NAME_MAX = 64 };
@@ -63,16 +63,14 @@ struct call_memo {
     const struct backend_entry *entry; /* see dispatch_message_entry */
 };
 
-/* What the last sends, or the last receives, have in common: see message.h.  Filled by call_memo.c. */
+/* What the last sends, or the last receives, have in common: see message_memo.h. */
 struct message_memo {
     const struct backend_entry *entry; /* NULL: nothing yet */
     tutti_tensor tensor;
-    size_t bytes;
-    uint64_t fingerprint;
-    int32_t given, root; /* the last peer, as the caller named it and as a rank of the group */
+    int32_t given; /* the last peer, as the caller named it */
     bool group_rank;
-    tutti_op op;          /* without what is each message's own */
-    struct record record; /* likewise */
+    struct record record;   /* without what is each message's own */
+    struct tutti_work work; /* likewise; the last peer is that of its op and request */
 };
 
 /* The fields that every operation uses come first: a large copy leaves little of the struct in the caches.

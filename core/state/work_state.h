@@ -50,6 +50,7 @@ struct tutti_work {
     bool disjoint;                      /* shares no memory with collectives that were pending when it was issued */
     bool queued;                        /* in the runnable list */
     bool async;                         /* counted in engine->n_async */
+    bool is_plain;                      /* a message of message.c: it has no plan, parts, parent, copies or tool */
     bool awaited;                       /* a caller sleeps until it ends */
     bool point_to_point;
     uint32_t record; /* handle of its record; 0: none */
