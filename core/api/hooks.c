@@ -2,6 +2,7 @@
 
 #include "dispatch/dispatch.h"
 #include "dispatch/launch.h"
+#include "dispatch/message.h"
 #include "dispatch/packing.h"
 #include "dispatch/stage.h"
 #include "group/backend_events.h"
@@ -23,6 +24,7 @@ const struct engine_hooks library_hooks = {
     .group_failed = creation_parent_failed,
     .drain_at_exit = drain_at_exit,
     .notified = backend_events_notified,
+    .issue_deferred = message_issue_deferred,
     .resume = dispatch_compared,
     .part_ended = packing_unpack,
     .stage_ended = stage_ended,

@@ -7,6 +7,7 @@
 #include "dispatch/dispatch.h"
 #include "dispatch/message_memo.h"
 #include "dispatch/submit.h"
+#include "progress/engine_thread.h"
 
 /* A message like the remembered ones. */
 struct message {
@@ -108,6 +109,7 @@ static inline __attribute__((always_inline)) int call_backend(struct tutti_work 
 __attribute__((noinline)) static int refuse(struct tutti_work *work, const struct message *message, int status,
                                             struct tutti_work **out)
 {
+    engine_settle(message->group->engine);
     work->op = message->memo->work.op;
     fill_op(&work->op, work, message);
     return at_once_finish(work, message->group, &work->op, work->fingerprint, message->opts, message->record, status,
@@ -135,6 +137,90 @@ static inline __attribute__((always_inline)) int issue(struct message *message, 
     return status;
 }
 
+/* ---- deferred receives ----------------------------------------------------------------------------------------
+ *
+ * A receive that the backend gets at once is posted, and found again when its message arrives.  If the message is
+ * there first, both are for nothing.  So a small asynchronous receive only leaves what it was called with in its work,
+ * and its backend gets it with the next operation of another kind: by then many messages have arrived. */
+
+/* Keeps a receive until the lock is next taken by engine_lock. */
+static inline __attribute__((always_inline)) struct tutti_work *defer(struct message *message)
+{
+    struct engine *engine = message->group->engine;
+    const tutti_opts *opts = message->opts;
+    struct tutti_work *work = work_spare(engine);
+    if (work == NULL) return NULL;
+    record_message(message);
+    /* what the functions on a Work read without the lock; relaxed: no other thread has it yet */
+    atomic_store_explicit(&work->ended, false, memory_order_relaxed);
+    work->engine = engine;
+    work->op.kind = TUTTI_RECV;
+    work->op.sequence = 0;
+    work->group = message->group;
+    work->op.root = message->root;
+    work->op.tag = opts->tag;
+    work->op.stream = opts->stream;
+    work->op.timeout_ms = opts->timeout_ms;
+    work->outs.source = opts->source;
+    work->outs.tag = opts->received_tag;
+    work->group_rank = opts->group_rank;
+    work->record = message->record;
+    work->request.data = message->tensor->data;
+    TAILQ_INSERT_TAIL(&engine->deferred, work, link);
+    return work;
+}
+
+static void issue_deferred(struct tutti_work *work)
+{
+    struct tutti_group *group = work->group;
+    struct engine *engine = work->engine;
+    struct message_memo *memo = &group->messages[false];
+    tutti_tensor tensor = memo->tensor;
+    tensor.data = work->request.data;
+    tutti_opts opts = {.tag = work->op.tag,
+                       .stream = work->op.stream,
+                       .timeout_ms = work->op.timeout_ms,
+                       .source = work->outs.source,
+                       .received_tag = work->outs.tag,
+                       .group_rank = work->group_rank};
+    struct message message = {
+        group, memo, &tensor, &opts, .async = true, .root = work->op.root, .record = work->record};
+    int status = call_backend(work, &message, TUTTI_REQUEST_LATE);
+    engine_count_async(engine, -1);
+    if (status == TUTTI_REQUEST_DONE) {
+        struct work_message found = complete(&work->request, &message);
+        work_end_at_once(work, engine, &memo->work.op, &found);
+        return;
+    }
+    if (status != TUTTI_REQUEST_PENDING) work->request.owner = NULL;
+    become_pending(work, &message, status == TUTTI_REQUEST_PENDING ? work->status : status);
+}
+
+void message_issue_deferred(struct engine *engine)
+{
+    struct tutti_work *work;
+    while ((work = TAILQ_FIRST(&engine->deferred)) != NULL) {
+        TAILQ_REMOVE(&engine->deferred, work, link);
+        issue_deferred(work);
+    }
+}
+
+/* Defers an asynchronous receive.  Returns false if there is no memory. */
+static inline __attribute__((always_inline)) bool submit_deferred(struct message *message, tutti_work **out)
+{
+    struct engine *engine = message->group->engine;
+    struct tutti_work *work = defer(message);
+    if (work == NULL) return false;
+    engine_count_async(engine, 1);
+    if (atomic_load_explicit(&engine->n_async, memory_order_relaxed) == 1) engine_thread_notify(engine);
+    if (engine_has_offer(engine)) {
+        engine_settle(engine);
+        engine_take_round(engine);
+    }
+    at_once_hand_out(work, out);
+    return true;
+}
+
 /* ---- calls --------------------------------------------------------------------------------------------------- */
 
 int message_issue(struct tutti_group *group, bool sends, const tutti_tensor *tensor, int peer, const tutti_opts *opts,
@@ -155,14 +241,22 @@ static inline __attribute__((always_inline)) int submit_usual(bool sends, const 
     struct engine *engine = group->engine;
     struct message message = {group, &group->messages[sends], tensor, opts, sends, .async = out != NULL};
     struct tutti_work *work = NULL;
-    engine_lock(engine);
+    engine_lock_deferring(engine);
     if (!is_usual(&message, peer)) {
         engine_unlock(engine);
         return TUTTI_ERR_UNSUPPORTED;
     }
     engine_count_call(engine);
+    if (!sends && message.async && message.memo->defers && submit_deferred(&message, out)) {
+        engine_unlock(engine);
+        return TUTTI_OK;
+    }
+    if (!sends) engine_settle(engine); /* earlier receives come first */
     int status = issue(&message, &work);
-    if (status == TUTTI_REQUEST_PENDING) return submit_finish(group, work, out);
+    if (status == TUTTI_REQUEST_PENDING) {
+        engine_settle(engine);
+        return submit_finish(group, work, out);
+    }
     if (status == TUTTI_REQUEST_DONE && out != NULL) at_once_hand_out(work, out);
     engine_unlock(engine);
     return status == TUTTI_REQUEST_DONE ? TUTTI_OK : status;

@@ -6,6 +6,7 @@
 #include <tutti/backend.h>
 #include <tutti/tutti.h>
 
+struct engine;
 struct tutti_group;
 
 /* Submit a message, as submit does for any operation.  work: where its Work goes; NULL if opts decide. */
@@ -16,5 +17,8 @@ int message_receive(const tutti_tensor *tensor, int src, const tutti_opts *opts,
  * nothing has begun.  Lock held. */
 int message_issue(struct tutti_group *group, bool sends, const tutti_tensor *tensor, int peer, const tutti_opts *opts,
                   tutti_work **work);
+
+/* Hands deferred receives to their backends: engine_hooks.issue_deferred. */
+void message_issue_deferred(struct engine *engine);
 
 #endif

@@ -59,6 +59,8 @@ struct engine_hooks {
     /* Handles a control message that a peer has sent over a backend's own messages. */
     void (*notified)(void *core, int32_t peer, const void *message, size_t bytes);
 
+    /* Hands deferred receives to their backends. */
+    void (*issue_deferred)(struct engine *engine);
     /* Dispatches a work after all ranks have called the same operation.  Returns an error if its backend refused it. */
     int (*resume)(struct tutti_work *work);
     /* Copies the results of a work that packs several small operations to their tensors, and frees the packing. */
@@ -83,6 +85,8 @@ struct engine {
     int n_sources;
     const struct engine_hooks *hooks;
     struct work_queue active;       /* works that were issued and have not ended */
+    struct work_queue deferred;     /* receives that their backend does not have yet: empty while the lock is held, but
+                                       for message.c */
     struct work_queue runnable;     /* active works with steps to do */
     struct work_queue callbacks;    /* ended works whose callback has not run */
     SLIST_HEAD(, tutti_work) spare; /* freed works, for the next operations */
@@ -163,10 +167,24 @@ bool engine_is_forked(const struct engine *engine);
 /* Ends the thread and closes the engine's descriptors after all groups are closed, even if references remain. */
 void engine_retire(struct engine *engine);
 
-static inline void engine_lock(struct engine *engine)
+/* Hands deferred receives to their backends.  Lock held. */
+static inline void engine_settle(struct engine *engine)
+{
+    if (!TAILQ_EMPTY(&engine->deferred)) engine->hooks->issue_deferred(engine);
+}
+
+/* Takes the lock, but leaves deferred receives as they are: see message.c. */
+static inline void engine_lock_deferring(struct engine *engine)
 {
     if (engine_is_forked(engine)) return; /* a thread of the parent may hold the lock; nothing is polled here */
     lock_take(&engine->lock);
+}
+
+static inline void engine_lock(struct engine *engine)
+{
+    if (engine_is_forked(engine)) return;
+    lock_take(&engine->lock);
+    engine_settle(engine);
 }
 
 /* Counts a call, so that threads notice that others make progress.  Lock held. */

@@ -48,7 +48,10 @@ static int arm_backends(struct engine *engine, enum engine_poller who, struct po
 bool engine_sleep_try_lock(struct engine *engine)
 {
     for (int i = 0; i < ENGINE_LOCK_TRIES; i++) {
-        if (!lock_is_wanted(&engine->lock) && lock_try(&engine->lock)) return true;
+        if (!lock_is_wanted(&engine->lock) && lock_try(&engine->lock)) {
+            engine_settle(engine);
+            return true;
+        }
         sched_yield();
     }
     return false;

@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "portable/waits.h"
-#include "progress/engine.h"
 #include "progress/engine_sleep.h"
 #include "progress/engine_step.h"
 
@@ -146,7 +145,7 @@ void engine_thread_hurry(struct engine *engine)
 
 void engine_take_round(struct engine *engine)
 {
-    if (!atomic_load_explicit(&engine->offered, memory_order_relaxed)) return;
+    if (!engine_has_offer(engine)) return;
     atomic_store_explicit(&engine->offered, false, memory_order_relaxed);
     engine_step(engine);
 }

@@ -5,7 +5,7 @@
 #ifndef ENGINE_THREAD_H
 #define ENGINE_THREAD_H
 
-struct engine;
+#include "progress/engine.h"
 
 /* Starts the thread, if it does not run yet.  Lock held. */
 void engine_thread_start(struct engine *engine);
@@ -16,6 +16,13 @@ void engine_thread_notify(struct engine *engine);
 /* Makes the thread begin at once with pending operations, because the program lets itself be told of an end rather than
  * wait for it.  Lock held. */
 void engine_thread_hurry(struct engine *engine);
+
+/* True if the thread has left a round to the next asynchronous call. */
+static inline bool engine_has_offer(struct engine *engine)
+{
+    /* relaxed: the lock orders the rounds */
+    return atomic_load_explicit(&engine->offered, memory_order_relaxed);
+}
 
 /* Makes the round that the thread has left to the next asynchronous call, if there is one.  Lock held. */
 void engine_take_round(struct engine *engine);

@@ -69,6 +69,7 @@ struct message_memo {
     tutti_tensor tensor;
     int32_t given; /* the last peer, as the caller named it */
     bool group_rank;
+    bool defers;            /* asynchronous receives are deferred: see message.c */
     struct record record;   /* without what is each message's own */
     struct tutti_work work; /* likewise; the last peer is that of its op and request */
 };

@@ -43,7 +43,7 @@ struct tutti_work {
     tutti_op op;             /* of an ended Work only kind and sequence are valid */
 
     struct tutti_group *group;          /* NULL: only the request is in use (dispatch_at_once) */
-    TAILQ_ENTRY(tutti_work) link;       /* in the engine's active or callbacks list */
+    TAILQ_ENTRY(tutti_work) link;       /* in the engine's active, deferred or callbacks list */
     TAILQ_ENTRY(tutti_work) run_link;   /* in the engine's runnable list */
     TAILQ_ENTRY(tutti_work) group_link; /* the group's works that have not ended, in order of issue */
     bool started;                       /* dispatched to a backend; false while blocked by an earlier work */

@@ -75,7 +75,10 @@ enum tutti_request_flags {
     TUTTI_REQUEST_ANY_TAG = 16,
     /* The receive is a probe.  It completes as soon as there is an unmatched message that a receive with its peer and
      * tag would take next, of any size and fingerprint.  The message is not received.  Data is NULL. */
-    TUTTI_REQUEST_PEEK = 32
+    TUTTI_REQUEST_PEEK = 32,
+    /* Set only on receives of backends with the trait TUTTI_BACKEND_DEFERS.  The receive was called a while ago: the
+     * entry may look whether its message has arrived, without waiting, in order to return DONE. */
+    TUTTI_REQUEST_LATE = 64
 };
 
 /* One message or native operation.  Allocated by the core. */
@@ -579,8 +582,15 @@ enum tutti_backend_traits {
     TUTTI_BACKEND_UNSIZED = 2,
 
     /* Opening a group that has a parent does not involve other ranks. */
-    TUTTI_BACKEND_OPENS_ALONE = 4
+    TUTTI_BACKEND_OPENS_ALONE = 4,
+
+    /* A message of up to TUTTI_DEFERRED_MAX bytes leaves its sender without waiting for its receive.  The core then
+     * calls recv for asynchronous receives of that size when it next makes progress, with TUTTI_REQUEST_LATE. */
+    TUTTI_BACKEND_DEFERS = 8
 };
+
+/* In bytes: see TUTTI_BACKEND_DEFERS. */
+enum { TUTTI_DEFERRED_MAX = 4096 };
 
 #ifdef __cplusplus
 }

@@ -166,7 +166,7 @@ struct transport_ops {
                  size_t bytes);
     /* Waits a short time for a message from rank and handles it.  Returns false if none arrived.  Later messages stay
      * where they are, because their receives most likely follow. */
-    bool (*poll)(struct transport *transport, int32_t rank);
+    bool (*poll)(struct transport *transport, int32_t rank, bool waits);
 
     int (*progress)(struct transport *transport);
     int (*arm)(struct transport *transport, int *descriptors); /* see tutti_backend.arm */

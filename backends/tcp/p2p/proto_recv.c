@@ -107,8 +107,10 @@ static int poll_message(struct proto_group *group, tutti_request *request, int32
     struct proto *proto = group->proto;
     struct transport *transport = proto->peer[peer].transport;
     proto->polled = (struct proto_polled){.request = request, .group = group, .peer = peer};
-    for (int i = 0; i < PROTO_POLLS && proto->polled.request != NULL && !proto->polled.has_rts; i++)
-        if (!transport->ops->poll(transport, peer)) break;
+    bool waits = (request->flags & TUTTI_REQUEST_LATE) == 0;
+    int most = waits ? PROTO_POLLS : 1;
+    for (int i = 0; i < most && proto->polled.request != NULL && !proto->polled.has_rts; i++)
+        if (!transport->ops->poll(transport, peer, waits)) break;
     bool came = proto->polled.request == NULL;
     proto->polled.request = NULL;
     if (!came) return TUTTI_REQUEST_PENDING;
@@ -160,9 +162,9 @@ static int post_receive(struct proto_group *group, tutti_request *request, int32
 /* True if the receive may poll.  An earlier posted receive may take the same message, so there must be none. */
 static bool may_poll(const struct proto *proto, const tutti_request *request, int32_t peer)
 {
-    return (request->flags & TUTTI_REQUEST_AWAITED) && (request->flags & TUTTI_REQUEST_ANY_TAG) == 0 &&
-           peer != TUTTI_ANY_SOURCE && proto->messages.n_receives == 0 &&
-           proto->peer[peer].transport->ops->poll != NULL;
+    return (request->flags & (TUTTI_REQUEST_AWAITED | TUTTI_REQUEST_LATE)) &&
+           (request->flags & TUTTI_REQUEST_ANY_TAG) == 0 && peer != TUTTI_ANY_SOURCE &&
+           proto->messages.n_receives == 0 && proto->peer[peer].transport->ops->poll != NULL;
 }
 
 /* Receives a message that may have arrived, or may be polled for, and handles probes. */
@@ -182,7 +184,7 @@ int proto_recv(struct proto_group *group, tutti_request *request)
 {
     int32_t peer = request->peer == TUTTI_ANY_SOURCE ? TUTTI_ANY_SOURCE : group->global_ranks[request->peer];
     bool may_have_come = group->proto->messages.n_messages > 0;
-    if (may_have_come || (request->flags & (TUTTI_REQUEST_PEEK | TUTTI_REQUEST_AWAITED)) != 0)
+    if (may_have_come || (request->flags & (TUTTI_REQUEST_PEEK | TUTTI_REQUEST_AWAITED | TUTTI_REQUEST_LATE)) != 0)
         return receive(group, request, peer);
     return post_receive(group, request, peer);
 }

@@ -73,7 +73,7 @@ __attribute__((noinline)) static int poll_receiver(struct proto_group *group, tu
     struct transport *transport = proto->peer[peer].transport;
     if (transport->ops->poll == NULL || !(request->flags & TUTTI_REQUEST_AWAITED)) return TUTTI_REQUEST_PENDING;
     for (int i = 0; i < PROTO_POLLS && request->priv[0] == op && op->state == PROTO_SEND_WAITING; i++)
-        if (!transport->ops->poll(transport, peer)) break;
+        if (!transport->ops->poll(transport, peer, true)) break;
     if (request->priv[0] != op || op->state != PROTO_SEND_WAITING || op->is_readable) return TUTTI_REQUEST_PENDING;
     if (request->bytes > transport->eager_max || !has_credit(&proto->peer[peer], request->bytes))
         return TUTTI_REQUEST_PENDING;

@@ -73,11 +73,11 @@ static bool unsend(struct transport *transport, int32_t rank, uint8_t kind, uint
     return shm_unsend(shm_of(transport), shm_of(transport)->local_rank_of[rank], kind, id);
 }
 
-static bool poll_peer(struct transport *transport, int32_t rank)
+static bool poll_peer(struct transport *transport, int32_t rank, bool waits)
 {
     struct shm *shm = shm_of(transport);
     int local_rank = shm->local_rank_of[rank], found = shm_read(shm, local_rank, 1);
-    if (found != 0) return true;
+    if (found != 0 || !waits) return found != 0;
     for (int i = 0; i < shm->polls && found == 0; i++) {
         shm_pause(shm);
         found = shm_read(shm, local_rank, 1);
