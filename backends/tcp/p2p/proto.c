@@ -151,7 +151,7 @@ static void end_overdue(struct proto *proto, int64_t now_ns)
     while ((op = TAILQ_FIRST(&proto->revoked)) != NULL && is_overdue(proto, op, now_ns)) {
         proto_drop(proto, op->peer, "it did not return the memory that an operation had exposed to it");
         if (TAILQ_FIRST(&proto->revoked) == op) /* not ended by the drop: the link is already lost, or is closing */
-            proto_finish(proto, op, proto_fail_lost(proto, op->peer));
+            proto_finish(proto, op->request, proto_fail_lost(proto, op->peer));
     }
 }
 

@@ -16,6 +16,7 @@
 #ifndef P2P_PROTO_H
 #define P2P_PROTO_H
 
+#include <stdlib.h>
 #include <tutti/match.h>
 
 #include "tcp/base/transport.h"
@@ -51,19 +52,30 @@ struct proto_group {
 enum proto_state {
     PROTO_SEND_WAITING, /* waits for a CTS, or for the FIN of an RTS_READ */
     PROTO_SEND_WRITING,
-    PROTO_RECV_POSTED,
     PROTO_RECV_EXPOSED, /* the peer may write; still posted if the CTS was sent without an RTS */
-    PROTO_RECV_READING, /* this rank reads the peer's memory */
-    PROTO_RECV_PROBING  /* waits for a message and does not consume it */
+    PROTO_RECV_READING  /* this rank reads the peer's memory */
 };
 
-/* A request under way.  Its slot and a generation make its id on the wire. */
-struct proto_op {
-    tutti_match_receive match; /* must be the first member */
-    tutti_request *request;
+/* The protocol's part of a pending request, in tutti_request.priv.  A receive or probe that waits for its message is
+ * posted in proto.messages and needs no more than this.  A send that waits for its CTS is posted in proto.grants. */
+struct proto_pending {
+    tutti_match_receive match; /* must be the first member: see tutti_match_request */
     struct proto_group *group;
+    struct proto_op *op; /* NULL: none, so the peer knows nothing of the request */
+};
+_Static_assert(sizeof(struct proto_pending) <= sizeof(((tutti_request *)NULL)->priv), "it fits a request");
+
+static inline struct proto_pending *proto_pending(const tutti_request *request)
+{
+    return (struct proto_pending *)(uintptr_t)request->priv;
+}
+
+/* The peer's part in a pending request: what it knows by an id, or does with the request's memory.  Its slot and a
+ * generation make its id on the wire. */
+struct proto_op {
+    tutti_request *request;
     uint64_t id;  /* its slot plus 1; the upper half counts the slot's uses */
-    int32_t peer; /* global rank, or TUTTI_ANY_SOURCE */
+    int32_t peer; /* global rank */
     uint8_t state;
     bool cancelled;   /* the core has cancelled the request */
     bool cut;         /* its write ends early */
@@ -170,7 +182,7 @@ static inline int32_t proto_source(const struct proto_group *group, const tutti_
     return request->peer != TUTTI_ANY_SOURCE ? request->peer : proto_group_rank(group, peer);
 }
 bool proto_is_closed(const struct proto *proto, uint64_t group);
-/* Rejects a message for a closed group.  A peer that waits for an answer gets one. */
+/* Rejects a message that nothing will receive.  A peer that waits for an answer gets one. */
 void proto_reject(struct proto *proto, const struct transport_header *header);
 void proto_free_closed(struct proto *proto);
 
@@ -183,10 +195,9 @@ int proto_cancel(struct proto_group *group, tutti_request *request);
 void proto_send_rts(struct proto *proto, struct proto_op *op);
 /* Starts the write that a CTS grants. */
 void proto_start_write(struct proto *proto, struct proto_op *op, const struct transport_header *cts);
-/* Exposes a receive's memory and answers the RTS ref, or none (0). */
-int proto_send_cts(struct proto *proto, struct proto_op *op, uint64_t ref);
-/* Counts an eager message as matched.  Sends a credit message if much credit is due. */
-void proto_return_credit(struct proto *proto, int32_t peer, uint64_t bytes);
+/* Answers an RTS whose receive is not posted, or no longer.  now: reads a message that is not too large at once.
+ * Returns PENDING or DONE, or an error after which the receive has no operation. */
+int proto_answer_rts(struct proto_group *group, tutti_request *request, const struct transport_header *rts, bool now);
 
 /* ---- proto_arrive.c: events of transports -------------------------------------------------------------------- */
 
@@ -197,7 +208,8 @@ bool proto_forget_rts(struct proto *proto, int32_t peer, uint64_t id);
 /* ---- proto_read.c: single-copy reads ------------------------------------------------------------------------- */
 
 void proto_send_rts_read(struct proto *proto, struct proto_op *op);
-void proto_start_read(struct proto *proto, struct proto_op *op, const struct transport_header *rts);
+/* Starts to read the message of a receive.  Returns PENDING or NO_MEMORY. */
+int proto_start_read(struct proto_group *group, tutti_request *request, const struct transport_header *rts);
 /* Reads the whole message, which has at most PROTO_READ_TURN bytes.  Returns DONE, or an error. */
 int proto_read_now(struct proto *proto, tutti_request *request, int32_t peer, const struct transport_header *rts);
 void proto_handle_cancel_read(struct proto *proto, const struct transport_header *header);
@@ -207,17 +219,17 @@ int proto_continue_reads(struct proto *proto);
 
 /* ---- proto_op.c: operations ---------------------------------------------------------------------------------- */
 
+/* Returns NULL with an error text if out of memory. */
 struct proto_op *proto_op_new(struct proto_group *group, tutti_request *request, int32_t peer, enum proto_state state);
 struct proto_op *proto_op_find(const struct proto *proto, uint64_t id);
-/* Frees an operation and withdraws it everywhere.  May drop the link, which ends the peer's other operations. */
+/* Frees an operation and withdraws its request everywhere.  May drop the link, which ends the peer's other
+ * operations. */
 void proto_op_free(struct proto *proto, struct proto_op *op);
 void proto_free_ops(struct proto *proto);
-/* Posts an operation in the matcher for its state. */
-void proto_post(struct proto *proto, struct proto_op *op);
-void proto_withdraw(struct proto *proto, struct proto_op *op);
-/* End an operation.  proto_finish_recv also sets the receive's source. */
-void proto_finish(struct proto *proto, struct proto_op *op, int status);
-void proto_finish_recv(struct proto *proto, struct proto_op *op, int32_t peer, int status);
+static inline struct proto_group *proto_group_of(const struct proto_op *op)
+{
+    return proto_pending(op->request)->group;
+}
 
 /* ---- proto_talk.c: messages to peers, agreement, errors ------------------------------------------------------ */
 
@@ -239,10 +251,88 @@ void proto_expect_answer(struct proto *proto, int32_t peer);
 void proto_send_nack(struct proto *proto, int32_t peer, enum kind kind, uint64_t ref, const tutti_request *request);
 /* Returns a header that describes the request. */
 struct transport_header proto_header(const struct proto_op *op, enum kind kind);
-/* True if a message agrees with its request in size and fingerprint. */
-bool proto_agrees(const tutti_request *request, const struct transport_header *header);
+/* Sends a message that carries only the credit. */
+void proto_send_credit(struct proto *proto, int32_t peer);
 /* Set the error text and return the error. */
 int proto_fail_mismatch(struct proto *proto, tutti_request *request, const struct transport_header *header);
 int proto_fail_lost(struct proto *proto, int32_t peer);
+
+/* ---- on the path of every small message, therefore inline ---------------------------------------------------- */
+
+/* Posts a request in a matcher.  Reserves memory for the next one last, so that callers save no registers for that. */
+static inline void proto_post(struct proto_group *group, tutti_matcher *matcher, tutti_request *request,
+                              tutti_match_key key)
+{
+    struct proto_pending *pending = proto_pending(request);
+    pending->match.key = key;
+    pending->group = group;
+    tutti_match_post(matcher, &pending->match);
+    tutti_match_reserve(matcher, malloc, free);
+}
+
+/* Withdraws a request everywhere and frees its operation, if it has one. */
+static inline void proto_withdraw(struct proto *proto, tutti_request *request)
+{
+    struct proto_pending *pending = proto_pending(request);
+    if (pending->op != NULL)
+        proto_op_free(proto, pending->op);
+    else
+        tutti_match_withdraw(&proto->messages, &pending->match);
+}
+
+/* Completes a withdrawn request. */
+static inline void proto_complete(struct proto *proto, tutti_request *request, int status)
+{
+    proto->moved++;
+    if (!proto_pending(request)->group->closing) proto->host->complete(request, status);
+}
+
+static inline void proto_finish(struct proto *proto, tutti_request *request, int status)
+{
+    proto_withdraw(proto, request);
+    proto_complete(proto, request, status);
+}
+
+/* Finishes a receive, and sets its source. */
+static inline void proto_finish_recv(struct proto *proto, tutti_request *request, int32_t peer, int status)
+{
+    request->source = proto_source(proto_pending(request)->group, request, peer);
+    proto_finish(proto, request, status);
+}
+
+/* True if a message agrees with its request in size and fingerprint. */
+static inline bool proto_agrees(const tutti_request *request, const struct transport_header *header)
+{
+    if (request->flags & TUTTI_REQUEST_OPEN) return tutti_request_fits(request, header->bytes, header->fingerprint);
+    if (request->bytes != header->bytes) return false;
+    if (request->fingerprint == header->fingerprint) return true; /* nearly always */
+    return request->fingerprint == 0 || header->fingerprint == 0;
+}
+
+/* Counts an eager message as matched.  Sends a credit message if much credit is due. */
+static inline void proto_return_credit(struct proto *proto, int32_t peer, uint64_t bytes)
+{
+    struct proto_peer *state = &proto->peer[peer];
+    state->eager_matched += bytes + PROTO_EAGER_COST;
+    if (state->eager_matched - state->credit_sent >= PROTO_CREDIT / 4) proto_send_credit(proto, peer);
+}
+
+/* Like proto_agrees, and also settles an open receive with a message that agrees. */
+static inline bool proto_settle(tutti_request *request, const struct transport_header *header)
+{
+    if (!proto_agrees(request, header)) return false;
+    tutti_request_settle(request, header->tag, header->bytes, header->fingerprint);
+    return true;
+}
+
+/* Copies an eager message to its receive.  Returns MISMATCH if size or fingerprint differ. */
+static inline int proto_take_eager(struct proto *proto, tutti_request *request, const struct transport_header *header,
+                                   const void *payload)
+{
+    proto_return_credit(proto, (int32_t)header->source, header->bytes);
+    if (!proto_settle(request, header)) return proto_fail_mismatch(proto, request, header);
+    tutti_request_take(proto->host, request, 0, payload, header->bytes);
+    return TUTTI_OK;
+}
 
 #endif

@@ -4,11 +4,6 @@
 
 #include "tcp/p2p/proto.h"
 
-static struct proto_op *op_of(tutti_match_receive *receive)
-{
-    return (struct proto_op *)(void *)receive; /* the receive is its first member */
-}
-
 static struct proto_arrival *arrival_of(tutti_match_message *message)
 {
     return (struct proto_arrival *)(void *)message; /* the message is its first member */
@@ -24,18 +19,21 @@ static tutti_match_key key_of(const struct transport_header *header)
     return tutti_match_message_key(header->group, peer_of(header), header->tag);
 }
 
-/* True if the receive takes messages of this peer.  From any source it takes those of its group's members. */
-static bool takes_from(const struct proto_op *op, int32_t peer)
+/* Returns the request of a receive or probe that was found for a message of this peer, or NULL if it does not take it:
+ * from any source a receive takes messages of its group's members. */
+static tutti_request *check_source(tutti_match_receive *found, int32_t peer)
 {
-    return op->peer != TUTTI_ANY_SOURCE || proto_group_rank(op->group, peer) >= 0;
+    if (found == NULL) return NULL;
+    tutti_request *request = tutti_match_request(found);
+    bool takes = found->key.source != TUTTI_ANY_SOURCE || proto_group_rank(proto_pending(request)->group, peer) >= 0;
+    return takes ? request : NULL;
 }
 
 /* Returns the posted receive that takes a message, or NULL. */
-static struct proto_op *find_posted(const struct proto *proto, const struct transport_header *header)
+static tutti_request *find_posted(const struct proto *proto, const struct transport_header *header)
 {
     tutti_match_key key = key_of(header);
-    tutti_match_receive *receive = tutti_match_find_receive(&proto->messages, &key);
-    return receive != NULL && takes_from(op_of(receive), key.source) ? op_of(receive) : NULL;
+    return check_source(tutti_match_find_receive(&proto->messages, &key), key.source);
 }
 
 /* ---- messages without a counterpart -------------------------------------------------------------------------- */
@@ -44,17 +42,16 @@ static struct proto_op *find_posted(const struct proto *proto, const struct tran
 static void complete_probes(struct proto *proto, const struct transport_header *header)
 {
     tutti_match_key key = key_of(header);
-    tutti_match_receive *found;
-    while ((found = tutti_match_find_probe(&proto->messages, &key)) != NULL && takes_from(op_of(found), key.source)) {
-        struct proto_op *op = op_of(found);
-        tutti_request_settle(op->request, header->tag, header->bytes, header->fingerprint);
-        proto_finish_recv(proto, op, key.source, TUTTI_OK);
+    tutti_request *probe;
+    while ((probe = check_source(tutti_match_find_probe(&proto->messages, &key), key.source)) != NULL) {
+        tutti_request_settle(probe, header->tag, header->bytes, header->fingerprint);
+        proto_finish_recv(proto, probe, key.source, TUTTI_OK);
     }
 }
 
 /* Keeps a message until its counterpart is posted. */
-static void keep(struct proto *proto, tutti_matcher *matcher, const struct transport_header *header,
-                 const void *payload)
+static __attribute__((noinline)) void keep(struct proto *proto, tutti_matcher *matcher,
+                                           const struct transport_header *header, const void *payload)
 {
     size_t bytes = header->kind == KIND_EAGER ? header->bytes : 0;
     int32_t rank = peer_of(header);
@@ -108,27 +105,18 @@ static bool is_polled_for(const struct proto *proto, const struct transport_head
            polled->peer == peer_of(header) && polled->group->id == header->group;
 }
 
-/* Copies a message to its receive.  Returns MISMATCH if size or fingerprint differ.  Inline, like all on the path of
- * nearly all messages. */
-static inline __attribute__((always_inline)) int take_eager(struct proto *proto, tutti_request *request,
-                                                            const struct transport_header *header, const void *payload)
+/* Withdraws the receive first, because a message with credit may find that the link is lost. */
+static inline __attribute__((always_inline)) void
+finish_eager(struct proto *proto, tutti_request *request, const struct transport_header *header, const void *payload)
 {
-    proto_return_credit(proto, peer_of(header), header->bytes);
-    if (!proto_agrees(request, header)) return proto_fail_mismatch(proto, request, header);
-    tutti_request_settle(request, header->tag, header->bytes, header->fingerprint);
-    tutti_request_take(proto->host, request, 0, payload, header->bytes);
-    return TUTTI_OK;
-}
-
-static void finish_eager(struct proto *proto, struct proto_op *op, const struct transport_header *header,
-                         const void *payload)
-{
-    proto_finish_recv(proto, op, peer_of(header), take_eager(proto, op->request, header, payload));
+    proto_withdraw(proto, request);
+    request->source = proto_source(proto_pending(request)->group, request, peer_of(header));
+    proto_complete(proto, request, proto_take_eager(proto, request, header, payload));
 }
 
 static void take_polled(struct proto *proto, const struct transport_header *header, const void *payload)
 {
-    proto->polled.status = take_eager(proto, proto->polled.request, header, payload);
+    proto->polled.status = proto_take_eager(proto, proto->polled.request, header, payload);
     proto->polled.request = NULL;
 }
 
@@ -144,19 +132,22 @@ static struct proto_op *find_exposed(const struct proto *proto, int32_t peer, ui
 
 /* Handles a message whose sender sent an RTS and then did not wait for the answer.  An RTS that is neither answered
  * with a CTS nor kept was refused, and no receive takes its message. */
-static void handle_eager_after_rts(struct proto *proto, const struct transport_header *header, const void *payload)
+static __attribute__((noinline)) void handle_eager_after_rts(struct proto *proto, const struct transport_header *header,
+                                                             const void *payload)
 {
     int32_t peer = peer_of(header);
     struct proto_op *op = find_exposed(proto, peer, header->ref);
     if (op != NULL)
-        finish_eager(proto, op, header, payload);
+        finish_eager(proto, op->request, header, payload);
     else if (proto_forget_rts(proto, peer, header->ref))
         keep(proto, &proto->messages, header, payload);
     else
         proto_return_credit(proto, peer, header->bytes);
 }
 
-static void handle_eager(struct proto *proto, const struct transport_header *header, const void *payload)
+/* Inline, like finish_eager, because nearly all messages take this path. */
+static inline __attribute__((always_inline)) void
+handle_eager(struct proto *proto, const struct transport_header *header, const void *payload)
 {
     int32_t peer = peer_of(header);
     proto->peer[peer].eager_received += header->bytes + PROTO_EAGER_COST;
@@ -168,40 +159,28 @@ static void handle_eager(struct proto *proto, const struct transport_header *hea
         take_polled(proto, header, payload);
         return;
     }
-    struct proto_op *op = find_posted(proto, header);
-    if (op == NULL) {
+    tutti_request *request = find_posted(proto, header);
+    if (request == NULL)
         keep(proto, &proto->messages, header, payload);
-        return;
-    }
-    finish_eager(proto, op, header, payload);
+    else
+        finish_eager(proto, request, header, payload);
 }
 
 /* ---- rendezvous ---------------------------------------------------------------------------------------------- */
 
 static void handle_rts(struct proto *proto, const struct transport_header *header)
 {
-    int32_t peer = peer_of(header);
-    struct proto_op *op = find_posted(proto, header);
-    if (op == NULL) {
+    tutti_request *request = find_posted(proto, header);
+    if (request == NULL) {
         if (is_polled_for(proto, header)) proto->polled.has_rts = true;
         keep(proto, &proto->messages, header, NULL);
         return;
     }
-    if (!proto_agrees(op->request, header)) {
-        proto_send_nack(proto, peer, KIND_NACK_SEND, header->id, op->request);
-        proto_finish_recv(proto, op, peer, proto_fail_mismatch(proto, op->request, header));
-        return;
-    }
-    if (op->state == PROTO_RECV_EXPOSED) return; /* its early CTS crossed this RTS */
-    tutti_request_settle(op->request, header->tag, header->bytes, header->fingerprint);
-    proto_withdraw(proto, op);
-    op->peer = peer;
-    if (header->kind == KIND_RTS_READ) {
-        proto_start_read(proto, op, header);
-        return;
-    }
-    int status = proto_send_cts(proto, op, header->id);
-    if (status != TUTTI_OK) proto_finish_recv(proto, op, peer, status);
+    const struct proto_pending *pending = proto_pending(request);
+    if (pending->op != NULL && proto_agrees(request, header)) return; /* its early CTS crossed this RTS */
+    proto_withdraw(proto, request);
+    int status = proto_answer_rts(pending->group, request, header, false);
+    if (status != TUTTI_REQUEST_PENDING) proto_finish_recv(proto, request, peer_of(header), status);
 }
 
 /* Returns the send that a CTS is for, or NULL after the CTS has been kept or refused. */
@@ -211,7 +190,7 @@ static struct proto_op *find_send(struct proto *proto, const struct transport_he
     if (header->ref == 0) {
         tutti_match_key key = key_of(header);
         tutti_match_receive *send = tutti_match_find_receive(&proto->grants, &key);
-        if (send != NULL) return op_of(send);
+        if (send != NULL) return proto_pending(tutti_match_request(send))->op;
         keep(proto, &proto->grants, header, NULL);
         return NULL;
     }
@@ -230,7 +209,7 @@ static void handle_cts(struct proto *proto, const struct transport_header *heade
         return;
     }
     proto_send_nack(proto, peer_of(header), KIND_NACK_RECV, header->id, op->request);
-    proto_finish(proto, op, proto_fail_mismatch(proto, op->request, header));
+    proto_finish(proto, op->request, proto_fail_mismatch(proto, op->request, header));
 }
 
 static int fail_receive_withdrawn(struct proto *proto, int32_t peer)
@@ -244,7 +223,7 @@ static void handle_nack_send(struct proto *proto, const struct transport_header 
     if (op == NULL || op->state != PROTO_SEND_WAITING || op->peer != peer_of(header)) return;
     int status = header->flags & KIND_WITHDRAWN ? fail_receive_withdrawn(proto, op->peer)
                                                 : proto_fail_mismatch(proto, op->request, header);
-    proto_finish(proto, op, status);
+    proto_finish(proto, op->request, status);
 }
 
 static void handle_nack_recv(struct proto *proto, const struct transport_header *header)
@@ -255,7 +234,7 @@ static void handle_nack_recv(struct proto *proto, const struct transport_header 
     int status = header->flags & KIND_WITHDRAWN
                      ? proto->host->error(TUTTI_ERR_ABORTED, "rank %d withdrew its message", peer)
                      : proto_fail_mismatch(proto, op->request, header);
-    proto_finish_recv(proto, op, peer, status);
+    proto_finish_recv(proto, op->request, peer, status);
 }
 
 /* ---- revocation ---------------------------------------------------------------------------------------------- */
@@ -281,7 +260,7 @@ static void handle_revoke(struct proto *proto, const struct transport_header *he
     struct proto_op *op = find_write(proto, peer, header->ref);
     if (op != NULL) {
         if (transport->ops->unwrite(transport, peer, &op->write))
-            proto_finish(proto, op, fail_receive_withdrawn(proto, peer));
+            proto_finish(proto, op->request, fail_receive_withdrawn(proto, peer));
         else if (transport->ops->cut(transport, peer, &op->write))
             op->cut = true;
         else
@@ -295,7 +274,7 @@ static void handle_revoked(struct proto *proto, const struct transport_header *h
 {
     struct proto_op *op = proto_op_find(proto, header->ref);
     if (op == NULL || op->state != PROTO_RECV_EXPOSED || !op->cancelled || op->peer != peer_of(header)) return;
-    proto_finish(proto, op, proto->host->error(TUTTI_ERR_ABORTED, "the receive was withdrawn"));
+    proto_finish(proto, op->request, proto->host->error(TUTTI_ERR_ABORTED, "the receive was withdrawn"));
 }
 
 /* ---- other messages ------------------------------------------------------------------------------------------ */
@@ -328,7 +307,9 @@ static void handle_bye(struct proto *proto, const struct transport_header *heade
     proto_drop(proto, peer, "it left the group");
 }
 
-static void handle_other(struct proto *proto, const struct transport_header *header, const void *payload)
+/* Not inline, so that on_message saves fewer registers. */
+static __attribute__((noinline)) void handle_other(struct proto *proto, const struct transport_header *header,
+                                                   const void *payload)
 {
     switch (header->kind) {
     case KIND_RTS:
@@ -371,19 +352,23 @@ static void handle_other(struct proto *proto, const struct transport_header *hea
 
 /* ---- events -------------------------------------------------------------------------------------------------- */
 
+/* Ignores a value that the peer cannot owe. */
+static void update_credit(struct proto_peer *peer, uint64_t credit)
+{
+    if (credit - peer->eager_credited <= peer->eager_sent - peer->eager_credited) peer->eager_credited = credit;
+}
+
 static bool on_message(void *user, const struct transport *from, const struct transport_header *header,
                        const void *payload, size_t bytes)
 {
     struct proto *proto = user;
     if (!kind_is_valid(header, bytes, (uint32_t)proto->world_size)) return false;
-    struct proto_peer *peer = &proto->peer[header->source];
-    bool is_eager = header->kind == KIND_EAGER;
-    if (!is_eager && header->kind >= KIND_RTS_READ && from->ops->read == NULL) return false;
+    struct proto_peer *peer = &proto->peer[peer_of(header)];
+    if (header->kind >= KIND_RTS_READ && from->ops->read == NULL) return false;
     peer->silent_ns = 0;
     transport_count_received(from, bytes);
-    if (header->credit - peer->eager_credited <= peer->eager_sent - peer->eager_credited)
-        peer->eager_credited = header->credit;
-    if (is_eager)
+    if (header->credit != peer->eager_credited) update_credit(peer, header->credit);
+    if (header->kind == KIND_EAGER)
         handle_eager(proto, header, payload);
     else
         handle_other(proto, header, payload);
@@ -398,7 +383,7 @@ static void on_written(void *user, uint64_t key)
     transport_count_received(proto->peer[op->peer].transport, op->request->bytes);
     if (op->memory.staging != NULL)
         tutti_request_take(proto->host, op->request, 0, op->memory.staging, op->request->bytes);
-    proto_finish_recv(proto, op, op->peer, TUTTI_OK);
+    proto_finish_recv(proto, op->request, op->peer, TUTTI_OK);
 }
 
 static void on_write_done(void *user, struct transport_write *write)
@@ -406,7 +391,7 @@ static void on_write_done(void *user, struct transport_write *write)
     struct proto_op *op = write->owner;
     if (op->request == NULL) return; /* its group has been closed */
     bool is_short = write->bytes < op->request->bytes;
-    proto_finish(user, op, is_short ? fail_receive_withdrawn(user, op->peer) : TUTTI_OK);
+    proto_finish(user, op->request, is_short ? fail_receive_withdrawn(user, op->peer) : TUTTI_OK);
 }
 
 static void forget_rendezvous(tutti_matcher *matcher, int32_t peer)
@@ -417,6 +402,23 @@ static void forget_rendezvous(tutti_matcher *matcher, int32_t peer)
         if (message->key.source != peer || arrival_of(message)->header.kind == KIND_EAGER) continue;
         tutti_match_take(matcher, message);
         free(arrival_of(message));
+    }
+}
+
+/* Fails a request because of the loss of its peer. */
+static void fail_lost(struct proto *proto, tutti_request *request, int32_t peer)
+{
+    request->source = request->peer;
+    proto_finish(proto, request, proto_fail_lost(proto, peer));
+}
+
+/* Fails the receives and probes that wait for a message from this peer. */
+static void fail_posted(struct proto *proto, int32_t peer)
+{
+    tutti_match_receive *receive = tutti_match_next_receive(&proto->messages, NULL), *next;
+    for (; receive != NULL; receive = next) {
+        next = tutti_match_next_receive(&proto->messages, receive);
+        if (receive->key.source == peer) fail_lost(proto, tutti_match_request(receive), peer);
     }
 }
 
@@ -431,10 +433,9 @@ static void on_lost(void *user, int32_t peer, const char *why)
     if (proto->closing) return;
     for (size_t i = 0; i < proto->n_slots; i++) {
         struct proto_op *op = proto->slot[i];
-        if (op->request == NULL || op->peer != peer) continue;
-        op->request->source = op->request->peer;
-        proto_finish(proto, op, proto_fail_lost(proto, peer));
+        if (op->request != NULL && op->peer == peer) fail_lost(proto, op->request, peer);
     }
+    fail_posted(proto, peer);
     proto->host->peer_lost(proto->core, peer, proto->peer[peer].left, why);
 }
 

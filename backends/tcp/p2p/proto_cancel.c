@@ -4,13 +4,13 @@
 /* True if a send has ended the operation: without memory for the message it drops the link. */
 static bool has_ended(const struct proto_op *op, const tutti_request *request)
 {
-    return request->priv[0] != op;
+    return proto_pending(request)->op != op;
 }
 
 static void free_and_send(struct proto *proto, struct proto_op *op, struct transport_header header)
 {
     int32_t peer = op->peer;
-    proto_op_free(proto, op);
+    proto_withdraw(proto, op->request);
     proto_transmit(proto, peer, &header, NULL, 0);
 }
 
@@ -65,8 +65,13 @@ static int stop_write(struct proto *proto, struct proto_op *op)
 int proto_cancel(struct proto_group *group, tutti_request *request)
 {
     struct proto *proto = group->proto;
-    struct proto_op *op = request->priv[0];
-    if (op == NULL || op->request != request) return fail_not_found(proto);
+    const struct proto_pending *pending = proto_pending(request);
+    struct proto_op *op = pending->op;
+    if (op == NULL && !tutti_match_is_posted(&pending->match)) return fail_not_found(proto);
+    if (op == NULL) {
+        proto_withdraw(proto, request);
+        return TUTTI_OK;
+    }
     if (op->cancelled)
         return proto->host->error(TUTTI_ERR_ABORTED,
                                   "rank %d was already asked to return the memory; waiting for its answer", op->peer);
@@ -78,6 +83,6 @@ int proto_cancel(struct proto_group *group, tutti_request *request)
         return TUTTI_OK;
     }
     int status = op->state == PROTO_SEND_WRITING ? stop_write(proto, op) : TUTTI_OK;
-    if (status == TUTTI_OK) proto_op_free(proto, op);
+    if (status == TUTTI_OK) proto_withdraw(proto, request);
     return status;
 }

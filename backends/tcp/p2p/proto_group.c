@@ -90,7 +90,7 @@ static bool has_op_in_use(const struct proto *proto, const struct proto_group *g
 {
     for (size_t i = 0; i < proto->n_slots; i++) {
         const struct proto_op *op = proto->slot[i];
-        if (op->request != NULL && op->group == group && is_in_use(op)) return true;
+        if (op->request != NULL && proto_group_of(op) == group && is_in_use(op)) return true;
     }
     return false;
 }
@@ -100,14 +100,14 @@ static void reclaim_memory(struct proto *proto, struct proto_group *group)
 {
     for (size_t i = 0; i < proto->n_slots; i++) {
         struct proto_op *op = proto->slot[i];
-        if (op->request != NULL && op->group == group && !op->cancelled) proto_cancel(group, op->request);
+        if (op->request != NULL && proto_group_of(op) == group && !op->cancelled) proto_cancel(group, op->request);
     }
     if (!has_op_in_use(proto, group)) return;
     int64_t end_ns = proto->host->now_ns() + 2 * (int64_t)PROTO_REVOKE_MS * 1000000;
     while (has_op_in_use(proto, group) && proto->host->now_ns() < end_ns) proto_progress(proto);
     for (size_t i = 0; i < proto->n_slots; i++) {
         struct proto_op *op = proto->slot[i];
-        if (op->request == NULL || op->group != group) continue;
+        if (op->request == NULL || proto_group_of(op) != group) continue;
         if (is_in_use(op)) proto_drop(proto, op->peer, "it did not return the memory of a closed group");
     }
 }
@@ -118,10 +118,15 @@ void proto_remove_group(struct proto_group *group)
     if (proto == NULL) return;
     LIST_REMOVE(group, link);
     group->closing = true;
+    /* Receives without an operation are found by this alone. */
+    tutti_match_withdraw_group(&proto->messages, group->id);
+    tutti_match_withdraw_group(&proto->grants, group->id);
     if (proto->closing) return; /* the tree ends, and dropping the links drops all pending operations */
     reclaim_memory(proto, group);
-    for (size_t i = 0; i < proto->n_slots; i++)
-        if (proto->slot[i]->request != NULL && proto->slot[i]->group == group) proto_op_free(proto, proto->slot[i]);
+    for (size_t i = 0; i < proto->n_slots; i++) {
+        const struct proto_op *op = proto->slot[i];
+        if (op->request != NULL && proto_group_of(op) == group) proto_withdraw(proto, op->request);
+    }
     if (group->world_size > 1) remember(proto, group->id); /* no other rank sends messages to a group of one */
     reject_arrivals(proto, &proto->messages, group->id);
     reject_arrivals(proto, &proto->grants, group->id);

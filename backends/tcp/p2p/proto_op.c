@@ -42,16 +42,14 @@ struct proto_op *proto_op_new(struct proto_group *group, tutti_request *request,
     if (op == NULL) return new_after_adding(group, request, peer, state);
     proto->free_ops = op->next_free;
     op->id += UINT64_C(1) << GENERATION_AT;
-    op->match.link.next = NULL;
     op->request = request;
-    op->group = group;
     op->peer = peer;
     op->state = (uint8_t)state;
     op->cancelled = op->cut = op->is_timed = op->is_readable = false;
     op->memory.transport = NULL;
     op->write.queued = false;
-    op->match.key = tutti_match_receive_key(request, group->id, peer);
-    request->priv[0] = op;
+    proto_pending(request)->group = group;
+    proto_pending(request)->op = op;
     return op;
 }
 
@@ -63,30 +61,13 @@ struct proto_op *proto_op_find(const struct proto *proto, uint64_t id)
     return op->request != NULL && op->id == id ? op : NULL;
 }
 
-static tutti_matcher *matcher_of(struct proto *proto, const struct proto_op *op)
+/* Frees an operation whose request is not posted. */
+static void free_op(struct proto *proto, struct proto_op *op)
 {
-    return op->state == PROTO_SEND_WAITING ? &proto->grants : &proto->messages;
-}
-
-void proto_post(struct proto *proto, struct proto_op *op)
-{
-    tutti_matcher *matcher = matcher_of(proto, op);
-    tutti_match_reserve(matcher, malloc, free);
-    tutti_match_post(matcher, &op->match);
-}
-
-void proto_withdraw(struct proto *proto, struct proto_op *op)
-{
-    tutti_match_withdraw(matcher_of(proto, op), &op->match);
-}
-
-void proto_op_free(struct proto *proto, struct proto_op *op)
-{
-    if (tutti_match_is_posted(&op->match)) proto_withdraw(proto, op);
     if (op->memory.transport != NULL) op->memory.transport->ops->conceal(&op->memory);
     if (op->is_timed) TAILQ_REMOVE(op->cancelled ? &proto->revoked : &proto->delayed, op, timed);
     if (op->state == PROTO_RECV_READING) TAILQ_REMOVE(&proto->reading, op, reading);
-    op->request->priv[0] = NULL;
+    proto_pending(op->request)->op = NULL;
     op->is_timed = false;
     op->request = NULL;
     if (op->write.queued) /* may drop the link, which ends every operation that still has a request */
@@ -95,26 +76,18 @@ void proto_op_free(struct proto *proto, struct proto_op *op)
     proto->free_ops = op;
 }
 
+void proto_op_free(struct proto *proto, struct proto_op *op)
+{
+    bool is_send = op->state == PROTO_SEND_WAITING;
+    tutti_match_withdraw(is_send ? &proto->grants : &proto->messages, &proto_pending(op->request)->match);
+    free_op(proto, op);
+}
+
 void proto_free_ops(struct proto *proto)
 {
     for (size_t i = 0; i < proto->n_slots; i++)
-        if (proto->slot[i]->request != NULL) proto_op_free(proto, proto->slot[i]);
+        if (proto->slot[i]->request != NULL) free_op(proto, proto->slot[i]);
     /* Slots 0, SLOTS, 2 * SLOTS, 4 * SLOTS .. are the first of their block, and hold its address. */
     for (size_t i = 0; i < proto->n_slots; i = i == 0 ? SLOTS : i * 2) free(proto->slot[i]);
     free(proto->slot);
-}
-
-void proto_finish(struct proto *proto, struct proto_op *op, int status)
-{
-    tutti_request *request = op->request;
-    bool closing = op->group->closing;
-    proto->moved++;
-    proto_op_free(proto, op);
-    if (!closing) proto->host->complete(request, status);
-}
-
-void proto_finish_recv(struct proto *proto, struct proto_op *op, int32_t peer, int status)
-{
-    op->request->source = proto_source(op->group, op->request, peer);
-    proto_finish(proto, op, status);
 }

@@ -31,13 +31,15 @@ int proto_read_now(struct proto *proto, tutti_request *request, int32_t peer, co
     return TUTTI_REQUEST_DONE;
 }
 
-void proto_start_read(struct proto *proto, struct proto_op *op, const struct transport_header *rts)
+int proto_start_read(struct proto_group *group, tutti_request *request, const struct transport_header *rts)
 {
-    op->state = PROTO_RECV_READING;
+    struct proto_op *op = proto_op_new(group, request, (int32_t)rts->source, PROTO_RECV_READING);
+    if (op == NULL) return TUTTI_ERR_NO_MEMORY;
     op->peer_id = rts->id;
     op->address = rts->ref;
     op->bytes_read = 0;
-    TAILQ_INSERT_TAIL(&proto->reading, op, reading);
+    TAILQ_INSERT_TAIL(&group->proto->reading, op, reading);
+    return TUTTI_REQUEST_PENDING;
 }
 
 /* Reads the oldest message only, to its end, so that it is still cached when the caller uses it. */
@@ -51,7 +53,7 @@ int proto_continue_reads(struct proto *proto)
     op->bytes_read += left < PROTO_READ_TURN ? left : PROTO_READ_TURN;
     if (op->bytes_read < request->bytes) return 1;
     send_fin(proto, op->peer, op->peer_id);
-    proto_finish_recv(proto, op, op->peer, TUTTI_OK);
+    proto_finish_recv(proto, request, op->peer, TUTTI_OK);
     return 1;
 }
 
@@ -63,7 +65,8 @@ void proto_handle_cancel_read(struct proto *proto, const struct transport_header
     while (op != NULL && (op->peer != peer || op->peer_id != header->ref)) op = TAILQ_NEXT(op, reading);
     if (!proto_forget_rts(proto, peer, header->ref)) {
         if (op == NULL) return;
-        proto_finish_recv(proto, op, peer, proto->host->error(TUTTI_ERR_ABORTED, "rank %d withdrew its message", peer));
+        proto_finish_recv(proto, op->request, peer,
+                          proto->host->error(TUTTI_ERR_ABORTED, "rank %d withdrew its message", peer));
     }
     struct transport_header answer = {.kind = KIND_FIN, .ref = header->ref, .flags = KIND_WITHDRAWN};
     proto_transmit(proto, peer, &answer, NULL, 0);
@@ -76,5 +79,5 @@ void proto_handle_fin(struct proto *proto, const struct transport_header *header
     int status = TUTTI_OK;
     if (header->flags & KIND_WITHDRAWN)
         status = proto->host->error(TUTTI_ERR_ABORTED, "rank %d withdrew its receive", op->peer);
-    proto_finish(proto, op, status);
+    proto_finish(proto, op->request, status);
 }

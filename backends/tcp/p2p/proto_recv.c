@@ -3,13 +3,15 @@
 
 #include "tcp/p2p/proto.h"
 
-int proto_send_cts(struct proto *proto, struct proto_op *op, uint64_t ref)
+/* ---- answers to an RTS --------------------------------------------------------------------------------------- */
+
+/* Exposes the memory of an operation and sends its CTS, which answers the RTS ref, or none (0). */
+static int send_cts(struct proto *proto, struct proto_op *op, uint64_t ref)
 {
     struct transport *transport = proto->peer[op->peer].transport;
     op->memory = (struct transport_memory){.request = op->request, .key = op->id, .parts = 1};
     int status = transport->ops->expose(transport, op->peer, &op->memory);
     if (status != TUTTI_OK) return status;
-    op->state = PROTO_RECV_EXPOSED;
     op->peer_id = ref;
     struct transport_header header = proto_header(op, KIND_CTS);
     header.ref = ref;
@@ -17,54 +19,35 @@ int proto_send_cts(struct proto *proto, struct proto_op *op, uint64_t ref)
     return proto_transmit(proto, op->peer, &header, NULL, 0);
 }
 
-void proto_return_credit(struct proto *proto, int32_t peer, uint64_t bytes)
+/* Exposes a receive's memory to the peer, whose RTS ref this answers, or none (0).  Returns PENDING or an error. */
+static int expose_receive(struct proto_group *group, tutti_request *request, int32_t peer, uint64_t ref)
 {
-    struct proto_peer *state = &proto->peer[peer];
-    state->eager_matched += bytes + PROTO_EAGER_COST;
-    if (state->eager_matched - state->credit_sent < PROTO_CREDIT / 4) return;
-    struct transport_header header = {.kind = KIND_CREDIT};
-    proto_transmit(proto, peer, &header, NULL, 0);
+    struct proto *proto = group->proto;
+    struct proto_op *op = proto_op_new(group, request, peer, PROTO_RECV_EXPOSED);
+    int status = op != NULL ? send_cts(proto, op, ref) : TUTTI_ERR_NO_MEMORY;
+    bool has_ended = proto_pending(request)->op != op; /* the link was dropped, for lack of memory */
+    if (status == TUTTI_OK || has_ended) return TUTTI_REQUEST_PENDING;
+    proto_withdraw(proto, request);
+    return status;
 }
 
-/* ---- messages that arrived early ------------------------------------------------------------------------------ */
-
-static int take_eager(struct proto *proto, tutti_request *request, const struct proto_arrival *arrival)
-{
-    const struct transport_header *header = &arrival->header;
-    int32_t peer = (int32_t)header->source;
-    bool agrees = proto_agrees(request, header);
-    if (agrees) {
-        tutti_request_settle(request, header->tag, header->bytes, header->fingerprint);
-        tutti_request_take(proto->host, request, 0, arrival->payload, header->bytes);
-    }
-    proto_return_credit(proto, peer, header->bytes);
-    return agrees ? TUTTI_REQUEST_DONE : proto_fail_mismatch(proto, request, header);
-}
-
-/* Answers an RTS that arrived before its receive was posted. */
-static int answer_rts(struct proto_group *group, tutti_request *request, const struct transport_header *rts)
+int proto_answer_rts(struct proto_group *group, tutti_request *request, const struct transport_header *rts, bool now)
 {
     struct proto *proto = group->proto;
     int32_t peer = (int32_t)rts->source;
-    if (!proto_agrees(request, rts)) {
+    if (!proto_settle(request, rts)) {
         proto_send_nack(proto, peer, KIND_NACK_SEND, rts->id, request);
         return proto_fail_mismatch(proto, request, rts);
     }
-    tutti_request_settle(request, rts->tag, rts->bytes, rts->fingerprint);
-    bool now =
-        (request->flags & TUTTI_REQUEST_AWAITED) && rts->bytes <= PROTO_READ_TURN && TAILQ_EMPTY(&proto->reading);
-    if (rts->kind == KIND_RTS_READ && now) return proto_read_now(proto, request, peer, rts);
-    struct proto_op *op = proto_op_new(group, request, peer, PROTO_RECV_POSTED);
-    if (op == NULL) return TUTTI_ERR_NO_MEMORY;
-    if (rts->kind == KIND_RTS_READ) {
-        proto_start_read(proto, op, rts);
-        return TUTTI_REQUEST_PENDING;
-    }
-    int status = proto_send_cts(proto, op, rts->id);
-    if (status == TUTTI_OK) return TUTTI_REQUEST_PENDING;
-    proto_op_free(proto, op);
+    bool reads = rts->kind == KIND_RTS_READ;
+    if (reads && now && rts->bytes <= PROTO_READ_TURN && TAILQ_EMPTY(&proto->reading))
+        return proto_read_now(proto, request, peer, rts);
+    int status = reads ? proto_start_read(group, request, rts) : expose_receive(group, request, peer, rts->id);
+    if (status != TUTTI_REQUEST_PENDING) proto_reject(proto, rts);
     return status;
 }
+
+/* ---- messages that arrived early ------------------------------------------------------------------------------ */
 
 static int receive_arrived(struct proto_group *group, tutti_request *request, struct proto_arrival *arrival)
 {
@@ -72,9 +55,13 @@ static int receive_arrived(struct proto_group *group, tutti_request *request, st
     struct transport_header header = arrival->header;
     request->source = proto_source(group, request, arrival->match.key.source);
     tutti_match_take(&proto->messages, &arrival->match);
-    int status = header.kind == KIND_EAGER ? take_eager(proto, request, arrival) : TUTTI_OK;
+    if (header.kind != KIND_EAGER) {
+        free(arrival);
+        return proto_answer_rts(group, request, &header, (request->flags & TUTTI_REQUEST_AWAITED) != 0);
+    }
+    int status = proto_take_eager(proto, request, &header, arrival->payload);
     free(arrival);
-    return header.kind == KIND_EAGER ? status : answer_rts(group, request, &header);
+    return status == TUTTI_OK ? TUTTI_REQUEST_DONE : status;
 }
 
 /* Does find_arrived's work if there are any messages. */
@@ -118,24 +105,6 @@ static int poll_message(struct proto_group *group, tutti_request *request, int32
     return proto->polled.status == TUTTI_OK ? TUTTI_REQUEST_DONE : proto->polled.status;
 }
 
-/* Describes a message that has arrived, or posts a probe that waits for one. */
-static int probe(struct proto_group *group, tutti_request *request, int32_t peer, const struct proto_arrival *arrival)
-{
-    struct proto *proto = group->proto;
-    if (arrival != NULL) {
-        const struct transport_header *header = &arrival->header;
-        request->source = proto_source(group, request, arrival->match.key.source);
-        tutti_request_settle(request, header->tag, header->bytes, header->fingerprint);
-        return TUTTI_REQUEST_DONE;
-    }
-    int status = peer == TUTTI_ANY_SOURCE ? TUTTI_OK : proto_connect(proto, peer);
-    if (status != TUTTI_OK) return status;
-    struct proto_op *op = proto_op_new(group, request, peer, PROTO_RECV_PROBING);
-    if (op == NULL) return TUTTI_ERR_NO_MEMORY;
-    proto_post(proto, op);
-    return TUTTI_REQUEST_PENDING;
-}
-
 /* True if a receive exposes its memory before its RTS has arrived. */
 static bool exposes_early(const struct proto *proto, const tutti_request *request, int32_t peer)
 {
@@ -143,20 +112,40 @@ static bool exposes_early(const struct proto *proto, const tutti_request *reques
            peer != TUTTI_ANY_SOURCE && proto->peer[peer].transport->early_cts;
 }
 
+/* Posts a receive or probe in the matcher. */
+static void post(struct proto_group *group, tutti_request *request, int32_t peer)
+{
+    tutti_match_key key = tutti_match_receive_key(request, group->id, peer);
+    proto_post(group, &group->proto->messages, request, key);
+}
+
+/* Connects first, so that the peer's loss is noticed. */
+static int connect_source(struct proto *proto, int32_t peer)
+{
+    return peer == TUTTI_ANY_SOURCE ? TUTTI_OK : proto_connect(proto, peer);
+}
+
 static int post_receive(struct proto_group *group, tutti_request *request, int32_t peer)
 {
-    struct proto *proto = group->proto;
-    int status =
-        peer == TUTTI_ANY_SOURCE ? TUTTI_OK : proto_connect(proto, peer); /* so that the peer's loss is noticed */
+    int status = connect_source(group->proto, peer);
     if (status != TUTTI_OK) return status;
-    struct proto_op *op = proto_op_new(group, request, peer, PROTO_RECV_POSTED);
-    if (op == NULL) return TUTTI_ERR_NO_MEMORY;
-    proto_post(proto, op);
-    if (!exposes_early(proto, request, peer)) return TUTTI_REQUEST_PENDING;
-    status = proto_send_cts(proto, op, 0);
-    if (status == TUTTI_OK) return TUTTI_REQUEST_PENDING;
-    proto_op_free(proto, op);
-    return status;
+    post(group, request, peer);
+    return exposes_early(group->proto, request, peer) ? expose_receive(group, request, peer, 0) : TUTTI_REQUEST_PENDING;
+}
+
+/* Describes a message that has arrived, or posts a probe that waits for one. */
+static int probe(struct proto_group *group, tutti_request *request, int32_t peer, const struct proto_arrival *arrival)
+{
+    if (arrival != NULL) {
+        const struct transport_header *header = &arrival->header;
+        request->source = proto_source(group, request, arrival->match.key.source);
+        tutti_request_settle(request, header->tag, header->bytes, header->fingerprint);
+        return TUTTI_REQUEST_DONE;
+    }
+    int status = connect_source(group->proto, peer);
+    if (status != TUTTI_OK) return status;
+    post(group, request, peer);
+    return TUTTI_REQUEST_PENDING;
 }
 
 /* True if the receive may poll.  An earlier posted receive may take the same message, so there must be none. */
@@ -167,9 +156,10 @@ static bool may_poll(const struct proto *proto, const tutti_request *request, in
            proto->messages.n_receives == 0 && proto->peer[peer].transport->ops->poll != NULL;
 }
 
-/* Receives a message that may have arrived, or may be polled for, and handles probes. */
-__attribute__((noinline)) static int receive(struct proto_group *group, tutti_request *request, int32_t peer)
+/* Does proto_recv's work for all receives and probes. */
+static __attribute__((noinline)) int receive(struct proto_group *group, tutti_request *request)
 {
+    int32_t peer = request->peer == TUTTI_ANY_SOURCE ? TUTTI_ANY_SOURCE : group->global_ranks[request->peer];
     struct proto_arrival *arrival = find_arrived(group, request, peer);
     if (request->flags & TUTTI_REQUEST_PEEK) return probe(group, request, peer, arrival);
     if (arrival == NULL && may_poll(group->proto, request, peer)) {
@@ -180,11 +170,17 @@ __attribute__((noinline)) static int receive(struct proto_group *group, tutti_re
     return arrival != NULL ? receive_arrived(group, request, arrival) : post_receive(group, request, peer);
 }
 
+/* Posts a plain receive from a connected peer at once if no messages have arrived, because nearly all asynchronous
+ * receives are of this kind. */
 int proto_recv(struct proto_group *group, tutti_request *request)
 {
-    int32_t peer = request->peer == TUTTI_ANY_SOURCE ? TUTTI_ANY_SOURCE : group->global_ranks[request->peer];
-    bool may_have_come = group->proto->messages.n_messages > 0;
-    if (may_have_come || (request->flags & (TUTTI_REQUEST_PEEK | TUTTI_REQUEST_AWAITED | TUTTI_REQUEST_LATE)) != 0)
-        return receive(group, request, peer);
-    return post_receive(group, request, peer);
+    enum { SPECIAL = TUTTI_REQUEST_EXPECTED | TUTTI_REQUEST_AWAITED | TUTTI_REQUEST_ANY_TAG | TUTTI_REQUEST_PEEK };
+    struct proto *proto = group->proto;
+    bool looks = (request->flags & TUTTI_REQUEST_LATE) && proto->messages.n_receives == 0;
+    if (looks || proto->messages.n_messages > 0 || (request->flags & SPECIAL) || request->peer == TUTTI_ANY_SOURCE)
+        return receive(group, request);
+    int32_t peer = group->global_ranks[request->peer];
+    if (!proto->peer[peer].is_connected) return receive(group, request);
+    proto_post(group, &proto->messages, request, tutti_match_message_key(group->id, peer, request->tag));
+    return TUTTI_REQUEST_PENDING;
 }

@@ -11,11 +11,11 @@ void proto_send_rts(struct proto *proto, struct proto_op *op)
 
 void proto_start_write(struct proto *proto, struct proto_op *op, const struct transport_header *cts)
 {
-    proto_withdraw(proto, op);
+    tutti_match_withdraw(&proto->grants, &proto_pending(op->request)->match);
     if (op->is_timed) TAILQ_REMOVE(&proto->delayed, op, timed);
     op->is_timed = false;
     op->state = PROTO_SEND_WRITING;
-    const struct proto_group *group = op->group;
+    const struct proto_group *group = proto_group_of(op);
     size_t bytes = op->request->bytes;
     op->write =
         (struct transport_write){.data = op->request->data,
@@ -72,12 +72,13 @@ __attribute__((noinline)) static int poll_receiver(struct proto_group *group, tu
     uint64_t rts = op->id;
     struct transport *transport = proto->peer[peer].transport;
     if (transport->ops->poll == NULL || !(request->flags & TUTTI_REQUEST_AWAITED)) return TUTTI_REQUEST_PENDING;
-    for (int i = 0; i < PROTO_POLLS && request->priv[0] == op && op->state == PROTO_SEND_WAITING; i++)
+    for (int i = 0; i < PROTO_POLLS && proto_pending(request)->op == op && op->state == PROTO_SEND_WAITING; i++)
         if (!transport->ops->poll(transport, peer, true)) break;
-    if (request->priv[0] != op || op->state != PROTO_SEND_WAITING || op->is_readable) return TUTTI_REQUEST_PENDING;
+    if (proto_pending(request)->op != op || op->state != PROTO_SEND_WAITING || op->is_readable)
+        return TUTTI_REQUEST_PENDING;
     if (request->bytes > transport->eager_max || !has_credit(&proto->peer[peer], request->bytes))
         return TUTTI_REQUEST_PENDING;
-    proto_op_free(proto, op);
+    proto_withdraw(proto, request);
     return send_eager(group, request, peer, rts);
 }
 
@@ -106,14 +107,11 @@ static bool may_delay_rts(const struct proto *proto, const tutti_request *reques
            proto->peer[peer].transport->early_cts;
 }
 
-int proto_send(struct proto_group *group, tutti_request *request)
+/* Sends a message once the receiver is known to be there.  Not inline, so that proto_send saves fewer registers. */
+static __attribute__((noinline)) int send_rendezvous(struct proto_group *group, tutti_request *request, int32_t peer,
+                                                     enum transport_path path)
 {
     struct proto *proto = group->proto;
-    int32_t peer = group->global_ranks[request->peer];
-    int status = proto_connect(proto, peer);
-    if (status != TUTTI_OK) return status;
-    enum transport_path path = choose_path(group, request, peer);
-    if (path == TRANSPORT_EAGER) return send_eager(group, request, peer, 0);
     tutti_match_key key = tutti_match_message_key(group->id, peer, request->tag);
     tutti_match_message *cts = tutti_match_find_message(&proto->grants, &key);
     if (cts != NULL) return send_to_exposed(group, request, (struct proto_arrival *)(void *)cts);
@@ -123,7 +121,7 @@ int proto_send(struct proto_group *group, tutti_request *request)
         proto_send_rts_read(proto, op);
         return poll_receiver(group, request, op);
     }
-    proto_post(proto, op);
+    proto_post(group, &proto->grants, request, key);
     if (may_delay_rts(proto, request, peer)) {
         op->start_ns = proto->host->now_ns();
         op->is_timed = true;
@@ -132,4 +130,15 @@ int proto_send(struct proto_group *group, tutti_request *request)
     }
     proto_send_rts(proto, op);
     return poll_receiver(group, request, op);
+}
+
+int proto_send(struct proto_group *group, tutti_request *request)
+{
+    struct proto *proto = group->proto;
+    int32_t peer = group->global_ranks[request->peer];
+    int status = proto_connect(proto, peer);
+    if (status != TUTTI_OK) return status;
+    enum transport_path path = choose_path(group, request, peer);
+    if (path == TRANSPORT_EAGER) return send_eager(group, request, peer, 0);
+    return send_rendezvous(group, request, peer, path);
 }

@@ -1,4 +1,4 @@
-/* Sends the protocol's messages, compares both sides of a message, and sets errors. */
+/* Sends the protocol's messages and sets errors. */
 #include "tcp/p2p/proto.h"
 
 int proto_connect(struct proto *proto, int32_t peer)
@@ -51,21 +51,20 @@ void proto_send_nack(struct proto *proto, int32_t peer, enum kind kind, uint64_t
 struct transport_header proto_header(const struct proto_op *op, enum kind kind)
 {
     return (struct transport_header){.kind = (uint8_t)kind,
-                                     .group = op->group->id,
+                                     .group = proto_group_of(op)->id,
                                      .tag = op->request->tag,
                                      .bytes = op->request->bytes,
                                      .fingerprint = op->request->fingerprint,
                                      .id = op->id};
 }
 
-/* ---- agreement ----------------------------------------------------------------------------------------------- */
-
-bool proto_agrees(const tutti_request *request, const struct transport_header *header)
+void proto_send_credit(struct proto *proto, int32_t peer)
 {
-    if (request->flags & TUTTI_REQUEST_OPEN) return tutti_request_fits(request, header->bytes, header->fingerprint);
-    if (request->bytes != header->bytes) return false;
-    return request->fingerprint == header->fingerprint || request->fingerprint == 0 || header->fingerprint == 0;
+    struct transport_header header = {.kind = KIND_CREDIT};
+    proto_transmit(proto, peer, &header, NULL, 0);
 }
+
+/* ---- errors -------------------------------------------------------------------------------------------------- */
 
 int proto_fail_mismatch(struct proto *proto, tutti_request *request, const struct transport_header *header)
 {
