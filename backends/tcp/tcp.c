@@ -165,18 +165,25 @@ static int32_t tcp_drain(void *state)
 
 /* ---- messages ------------------------------------------------------------------------------------------------ */
 
+/* Counts an operation: see shm_settle_sometimes.  A group that has messages has a first group. */
+static void settle_sometimes(const struct tcp_group *self)
+{
+    if (self->first->shm != NULL) shm_settle_sometimes(self->first->shm);
+}
+
 static int tcp_send(void *state, tutti_request *request)
 {
     struct tcp_group *self = state;
-    if (self->first != NULL && self->first->shm != NULL) shm_settle_sometimes(self->first->shm);
+    settle_sometimes(self);
     return proto_send(&self->group, request);
 }
 
 static int tcp_recv(void *state, tutti_request *request)
 {
     struct tcp_group *self = state;
-    if (self->first != NULL && self->first->shm != NULL) shm_settle_sometimes(self->first->shm);
-    return proto_recv(&self->group, request);
+    int status = proto_recv(&self->group, request);
+    settle_sometimes(self);
+    return status;
 }
 
 static int tcp_recv_reduce(void *state, tutti_request *request)
