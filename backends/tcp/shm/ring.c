@@ -75,9 +75,10 @@ static void own_next(const struct shm *shm, const struct shm_peer *peer, size_t 
         own_lines(ring_bytes(shm, peer->out, contiguous_at(shm, peer->bytes_written, bytes)), bytes);
 }
 
-/* Writes a message to the ring.  Returns false if there is no space. */
-static bool write_message(struct shm *shm, int local_rank, const struct transport_header *header, const void *payload,
-                          size_t bytes)
+/* Writes a message to the ring.  Returns false if there is no space.  Inline, like deliver, because nearly all messages
+ * take this path. */
+static inline __attribute__((always_inline)) bool
+write_message(struct shm *shm, int local_rank, const struct transport_header *header, const void *payload, size_t bytes)
 {
     struct shm_peer *peer = &shm->peer[local_rank];
     if (!fits(shm, peer, bytes)) {
@@ -109,11 +110,11 @@ bool shm_fits(struct shm *shm, int local_rank, size_t bytes)
     return fits(shm, peer, bytes);
 }
 
-int shm_send(struct shm *shm, int local_rank, const struct transport_header *header, const void *payload, size_t bytes)
+/* Keeps a copy of a message until there is space.  Not inline, so that shm_send saves no registers for it. */
+static __attribute__((noinline)) int send_later(struct shm *shm, int local_rank, const struct transport_header *header,
+                                                const void *payload, size_t bytes)
 {
     struct shm_peer *peer = &shm->peer[local_rank];
-    if (peer->lost) return TUTTI_OK;
-    if (STAILQ_EMPTY(&peer->waiting) && write_message(shm, local_rank, header, payload, bytes)) return TUTTI_OK;
     struct shm_waiting *waiting = malloc(sizeof *waiting + bytes);
     if (waiting == NULL) { /* dropping the message would hang the peer */
         shm_drop(shm, local_rank, "no memory for messages to it", true);
@@ -124,6 +125,14 @@ int shm_send(struct shm *shm, int local_rank, const struct transport_header *hea
     if (bytes > 0) memcpy(waiting->payload, payload, bytes);
     STAILQ_INSERT_TAIL(&peer->waiting, waiting, link);
     return TUTTI_OK;
+}
+
+int shm_send(struct shm *shm, int local_rank, const struct transport_header *header, const void *payload, size_t bytes)
+{
+    struct shm_peer *peer = &shm->peer[local_rank];
+    if (peer->lost) return TUTTI_OK;
+    if (STAILQ_EMPTY(&peer->waiting) && write_message(shm, local_rank, header, payload, bytes)) return TUTTI_OK;
+    return send_later(shm, local_rank, header, payload, bytes);
 }
 
 static int flush_waiting(struct shm *shm, int local_rank)
@@ -155,16 +164,16 @@ bool shm_unsend(struct shm *shm, int local_rank, uint8_t kind, uint64_t id)
 
 /* ---- reading ----------------------------------------------------------------------------------------------- */
 
-/* Returns the next message, or NULL. */
-static struct shm_slot *next_slot(const struct shm *shm, const struct shm_peer *peer)
+/* True if the slot holds the peer's next message. */
+static bool has_next(const struct shm_peer *peer, const struct shm_slot *slot)
 {
-    struct shm_slot *slot = slot_at(shm, peer->in, peer->slots_consumed);
-    return atomic_load_explicit(&slot->turn, memory_order_acquire) == peer->slots_consumed + 1 ? slot : NULL;
+    return atomic_load_explicit(&slot->turn, memory_order_acquire) == peer->slots_consumed + 1;
 }
 
 /* Delivers one message straight from its slot.  Copies the header first, because the peer must not change it between
  * validation and use.  The payload is only copied or reduced, so it needs no copy. */
-static void deliver(struct shm *shm, struct shm_peer *peer, const struct shm_slot *slot)
+static inline __attribute__((always_inline)) void deliver(struct shm *shm, struct shm_peer *peer,
+                                                          const struct shm_slot *slot)
 {
     struct transport_header header;
     uint32_t bytes = shm_slot_unpack(slot, (uint32_t)peer->rank, &header);
@@ -190,12 +199,14 @@ static void deliver(struct shm *shm, struct shm_peer *peer, const struct shm_slo
 int shm_read(struct shm *shm, int local_rank, size_t most)
 {
     struct shm_peer *peer = &shm->peer[local_rank];
-    struct shm_slot *slot;
+    struct shm_slot *slot = slot_at(shm, peer->in, peer->slots_consumed);
     int read = 0;
-    while (!peer->lost && (slot = next_slot(shm, peer)) != NULL) {
-        __builtin_prefetch(slot_at(shm, peer->in, peer->slots_consumed + 1));
+    while (!peer->lost && has_next(peer, slot) && (size_t)read < most) {
+        struct shm_slot *next = slot_at(shm, peer->in, peer->slots_consumed + 1);
+        __builtin_prefetch(next);
         deliver(shm, peer, slot);
-        if ((size_t)++read >= most) break;
+        slot = next;
+        read++;
     }
     if (read == 0) return 0;
     /* release, both: the reads are complete before the writer reuses the slots and bytes */
@@ -328,7 +339,8 @@ static bool has_work(struct shm *shm, int local_rank)
 {
     struct shm_peer *peer = &shm->peer[local_rank];
     size_t bytes;
-    if (next_slot(shm, peer) != NULL || shm_fifo_peek(shm, local_rank, &bytes) != NULL) return true;
+    if (has_next(peer, slot_at(shm, peer->in, peer->slots_consumed)) || shm_fifo_peek(shm, local_rank, &bytes) != NULL)
+        return true;
     if (atomic_load_explicit(&peer->in->closed, memory_order_relaxed) != 0)
         return true; /* handled by the next progress call */
     if (!STAILQ_EMPTY(&peer->waiting) && flush_waiting(shm, local_rank) > 0) return true;

@@ -11,9 +11,18 @@
 
 #define SHM_FULL_HEADER (UINT32_C(1) << 31) /* bit of shm_slot.bytes: size, id and ref are valid */
 
+/* Not inline, so that messages without these fields load none of them. */
+static __attribute__((noinline, unused)) void shm_slot_pack_rest(struct shm_slot *slot,
+                                                                 const struct transport_header *header)
+{
+    slot->size = header->bytes;
+    slot->id = header->id;
+    slot->ref = header->ref;
+}
+
 static inline void shm_slot_pack(struct shm_slot *slot, const struct transport_header *header, uint32_t bytes)
 {
-    bool plain = header->bytes == bytes && header->id == 0 && header->ref == 0;
+    bool plain = ((header->bytes ^ bytes) | header->id | header->ref) == 0;
     slot->bytes = plain ? bytes : bytes | SHM_FULL_HEADER;
     slot->kind = header->kind;
     slot->flags = header->flags;
@@ -21,10 +30,7 @@ static inline void shm_slot_pack(struct shm_slot *slot, const struct transport_h
     slot->tag = header->tag;
     slot->fingerprint = header->fingerprint;
     slot->credit = header->credit;
-    if (plain) return;
-    slot->size = header->bytes;
-    slot->id = header->id;
-    slot->ref = header->ref;
+    if (!plain) shm_slot_pack_rest(slot, header);
 }
 
 /* Restores the header and returns the payload size.  Reads each field once, because the writer may change it. */

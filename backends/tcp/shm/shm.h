@@ -395,7 +395,8 @@ static inline void shm_settle_sometimes(struct shm *shm)
 
 static inline void shm_unsettle(struct shm *shm, enum shm_store store, int local_rank)
 {
-    shm->unsettled[store][local_rank / 64] |= UINT64_C(1) << local_rank % 64;
+    unsigned bit = (unsigned)local_rank; /* unsigned: divided by a shift */
+    shm->unsettled[store][bit / 64] |= UINT64_C(1) << bit % 64;
     shm->is_unsettled = true;
 }
 
