@@ -4,8 +4,7 @@
  * messages that arrived before their receive (unexpected).  A tutti_matcher holds both.  It follows the rules that the
  * core expects of send and recv:
  *
- *   - A receive names its source or takes any (TUTTI_ANY_SOURCE); it names its tag or takes any
- * (TUTTI_REQUEST_ANY_TAG).
+ *   - A receive names its source or takes any (TUTTI_ANY_SOURCE), and its tag or any (TUTTI_REQUEST_ANY_TAG).
  *   - A message goes to the oldest posted receive that takes it.
  *   - A receive gets the oldest message that it takes.  So messages of one source, group and tag stay in order.
  *   - A probe (TUTTI_REQUEST_PEEK) waits for a message as a receive does, but takes nothing.
@@ -99,11 +98,7 @@ typedef struct tutti_matcher {
 
 static inline tutti_match_key tutti_match_message_key(uint64_t group, int32_t source, uint64_t tag)
 {
-    tutti_match_key key;
-    key.group = group;
-    key.tag = tag;
-    key.source = source;
-    key.flags = 0;
+    tutti_match_key key = {group, tag, source, 0};
     return key;
 }
 
@@ -276,8 +271,12 @@ static inline tutti_match_receive *tutti_match_first_of_source(const tutti_match
     return tutti_match_older(named, tutti_match_first_receive(matcher, &key));
 }
 
-static inline tutti_match_receive *tutti_match_first_of_tag(const tutti_matcher *matcher, tutti_match_key key)
+/* Does tutti_match_first's work for receives that may name no source or tag, which are rare.  Not inline, and without a
+ * pointer to the key, so that the caller's key stays in registers. */
+static __attribute__((noinline, unused)) tutti_match_receive *
+tutti_match_first_of_any(const tutti_matcher *matcher, uint64_t group, int32_t source, uint64_t tag, uint32_t flags)
 {
+    tutti_match_key key = {group, tag, source, flags};
     tutti_match_receive *named = tutti_match_first_of_source(matcher, key);
     if (matcher->n_any_tag == 0) return named;
     key.tag &= UINT64_C(1) << 63;
@@ -285,10 +284,16 @@ static inline tutti_match_receive *tutti_match_first_of_tag(const tutti_matcher 
     return tutti_match_older(named, tutti_match_first_of_source(matcher, key));
 }
 
+static inline tutti_match_receive *tutti_match_first(const tutti_matcher *matcher, const tutti_match_key *key)
+{
+    if ((matcher->n_any_source | matcher->n_any_tag) == 0) return tutti_match_first_receive(matcher, key);
+    return tutti_match_first_of_any(matcher, key->group, key->source, key->tag, key->flags);
+}
+
 /* Returns the receive that a message with this key goes to: the oldest that takes it, or NULL.  It stays posted. */
 static inline tutti_match_receive *tutti_match_find_receive(const tutti_matcher *matcher, const tutti_match_key *key)
 {
-    return matcher->n_receives > 0 ? tutti_match_first_of_tag(matcher, *key) : NULL;
+    return matcher->n_receives > 0 ? tutti_match_first(matcher, key) : NULL;
 }
 
 /* Returns the oldest probe that a message with this key completes, or NULL.  Call it until it returns NULL: a message
@@ -297,7 +302,7 @@ static inline tutti_match_receive *tutti_match_find_probe(const tutti_matcher *m
 {
     tutti_match_key probe = *key;
     probe.flags |= TUTTI_MATCH_PROBE;
-    return matcher->n_probes > 0 ? tutti_match_first_of_tag(matcher, probe) : NULL;
+    return matcher->n_probes > 0 ? tutti_match_first(matcher, &probe) : NULL;
 }
 
 /* Visits all receives and probes, in no particular order: returns the one after `receive`, the first after NULL, and
@@ -460,8 +465,7 @@ enum { TUTTI_MATCH_LOAD = 2, TUTTI_MATCH_BUCKETS = 64, TUTTI_MATCH_GROWTH = 4 };
 static __attribute__((noinline, unused)) bool tutti_match_grow(tutti_matcher *matcher, void *(*allocate)(size_t),
                                                                void (*release)(void *))
 {
-    size_t n = TUTTI_MATCH_BUCKETS;
-    if (matcher->n_buckets > 0) n = TUTTI_MATCH_GROWTH * matcher->n_buckets;
+    size_t n = matcher->n_buckets > 0 ? TUTTI_MATCH_GROWTH * matcher->n_buckets : TUTTI_MATCH_BUCKETS;
     tutti_match_link *links = (tutti_match_link *)allocate(TUTTI_MATCH_LINKS(n) * sizeof *links);
     if (links == NULL) return false;
     release(tutti_match_set_buckets(matcher, links, n));
