@@ -133,6 +133,25 @@ static void test_races_for_space(void **state)
     ends_close(end, 2);
 }
 
+/* A rank that only sends also sends what waits, as soon as there is space. */
+static void test_sends_move_what_waits(void **state)
+{
+    struct end end[2];
+    (void)state;
+    ends_open(end, 2);
+    end[0].shm.slots = end[1].shm.slots = 1;
+    for (uint64_t i = 0; i < 3; i++) send_one(&end[0], i); /* the first one takes the slot */
+    for (uint64_t i = 3; i < 6; i++) {
+        assert_int_equal(shm_progress(&end[1].shm), 1);
+        send_one(&end[0], i);
+    }
+    assert_int_equal(shm_progress(&end[1].shm), 1);
+    assert_int_equal(end[1].got, 4);
+    assert_int_equal(end[1].wrong, 0);
+    shm_drop(&end[0].shm, 1, "closed", false); /* frees what still waits */
+    ends_close(end, 2);
+}
+
 /* A writer that has cleared the flag may ring as late as in the next sleep, whose flag is still set. */
 static void test_late_ring(void **state)
 {
@@ -231,6 +250,7 @@ int main(void)
         cmocka_unit_test(test_turns),
         cmocka_unit_test(test_races),
         cmocka_unit_test(test_races_for_space),
+        cmocka_unit_test(test_sends_move_what_waits),
         cmocka_unit_test(test_late_ring),
         cmocka_unit_test(test_headers),
         cmocka_unit_test(test_ends_and_continues),

@@ -110,11 +110,37 @@ bool shm_fits(struct shm *shm, int local_rank, size_t bytes)
     return fits(shm, peer, bytes);
 }
 
-/* Keeps a copy of a message until there is space.  Not inline, so that shm_send saves no registers for it. */
+static int flush_waiting(struct shm *shm, int local_rank)
+{
+    struct shm_peer *peer = &shm->peer[local_rank];
+    struct shm_waiting *waiting;
+    int sent = 0;
+    while ((waiting = STAILQ_FIRST(&peer->waiting)) != NULL) {
+        if (!write_message(shm, local_rank, &waiting->header, waiting->payload, waiting->bytes)) break;
+        STAILQ_REMOVE_HEAD(&peer->waiting, link);
+        free(waiting);
+        sent++;
+    }
+    return sent;
+}
+
+/* Writes a message behind those that wait for space.  A program that only sends makes no other progress, so each send
+ * moves what waits.  Returns false if there is no space. */
+static bool enter_ring(struct shm *shm, int local_rank, const struct transport_header *header, const void *payload,
+                       size_t bytes)
+{
+    struct shm_peer *peer = &shm->peer[local_rank];
+    if (!STAILQ_EMPTY(&peer->waiting)) flush_waiting(shm, local_rank);
+    return STAILQ_EMPTY(&peer->waiting) && write_message(shm, local_rank, header, payload, bytes);
+}
+
+/* Sends a message for which there was no space, or keeps a copy until there is.  Not inline, so that shm_send saves no
+ * registers for it. */
 static __attribute__((noinline)) int send_later(struct shm *shm, int local_rank, const struct transport_header *header,
                                                 const void *payload, size_t bytes)
 {
     struct shm_peer *peer = &shm->peer[local_rank];
+    if (enter_ring(shm, local_rank, header, payload, bytes)) return TUTTI_OK;
     struct shm_waiting *waiting = malloc(sizeof *waiting + bytes);
     if (waiting == NULL) { /* dropping the message would hang the peer */
         shm_drop(shm, local_rank, "no memory for messages to it", true);
@@ -133,20 +159,6 @@ int shm_send(struct shm *shm, int local_rank, const struct transport_header *hea
     if (peer->lost) return TUTTI_OK;
     if (STAILQ_EMPTY(&peer->waiting) && write_message(shm, local_rank, header, payload, bytes)) return TUTTI_OK;
     return send_later(shm, local_rank, header, payload, bytes);
-}
-
-static int flush_waiting(struct shm *shm, int local_rank)
-{
-    struct shm_peer *peer = &shm->peer[local_rank];
-    struct shm_waiting *waiting;
-    int sent = 0;
-    while ((waiting = STAILQ_FIRST(&peer->waiting)) != NULL) {
-        if (!write_message(shm, local_rank, &waiting->header, waiting->payload, waiting->bytes)) break;
-        STAILQ_REMOVE_HEAD(&peer->waiting, link);
-        free(waiting);
-        sent++;
-    }
-    return sent;
 }
 
 bool shm_unsend(struct shm *shm, int local_rank, uint8_t kind, uint64_t id)
