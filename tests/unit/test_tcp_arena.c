@@ -111,6 +111,29 @@ static void test_a_peer_reads_in_place(void **state)
     pair_close(&pair);
 }
 
+/* A pid may belong to another program by now: one that does not have the rank's probe. */
+static void test_another_program_is_not_read(void **state)
+{
+    struct pair pair;
+    char data[] = "is here", got[sizeof data] = "";
+    uint64_t from = (uint64_t)(uintptr_t)data;
+    (void)state;
+    pair_open(&pair);
+    pair.of_peer[0].pid = getpid();
+    memset(local_ranks[0].probe, 7, sizeof local_ranks[0].probe);
+    memset(pair.owner.probe, 7, sizeof pair.owner.probe);
+    local_ranks[0].probe_at = (uint64_t)(uintptr_t)pair.owner.probe;
+    if (!shm_read_memory(&pair.peer, 0, got, from, sizeof got)) skip(); /* a sandbox */
+    memset(got, 0, sizeof got);
+    assert_true(shm_read_verified(&pair.peer, 0, got, from, sizeof got));
+    assert_string_equal(got, "is here");
+    pair.owner.probe[HANDSHAKE_NONCE - 1]++;
+    assert_false(shm_read_verified(&pair.peer, 0, got, from, sizeof got));
+    local_ranks[0].probe_at = 0;
+    assert_false(shm_read_verified(&pair.peer, 0, got, from, sizeof got));
+    pair_close(&pair);
+}
+
 /* Whatever address a slot holds, nothing beyond the arena is touched. */
 static void test_any_address_is_safe(void **state)
 {
@@ -332,6 +355,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_peer_reads_in_place),
+        cmocka_unit_test(test_another_program_is_not_read),
         cmocka_unit_test(test_any_address_is_safe),
         cmocka_unit_test(test_a_mapping_grows),
         cmocka_unit_test(test_the_same_address_again),

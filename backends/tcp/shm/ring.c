@@ -252,15 +252,19 @@ void shm_drop(struct shm *shm, int local_rank, const char *why, bool notify)
     shm->config.events->lost(shm->config.user, peer->rank, peer->why);
 }
 
-bool shm_is_open(struct shm *shm, int local_rank)
+bool shm_has_closed(struct shm *shm, int local_rank)
 {
     struct shm_peer *peer = &shm->peer[local_rank];
-    struct pollfd liveness = {peer->liveness_fd, POLLIN, 0};
     /* The peer stores `closed` before it reuses its memory, so data that were read before are valid if `closed` is
      * still 0.  The fence keeps reads of mapped memory from moving after the load. */
     atomic_thread_fence(memory_order_acquire);
-    if (peer->lost || shm_is_disowned(shm) || atomic_load_explicit(&peer->in->closed, memory_order_acquire) != 0)
-        return false;
+    return peer->lost || atomic_load_explicit(&peer->in->closed, memory_order_acquire) != 0;
+}
+
+bool shm_is_open(struct shm *shm, int local_rank)
+{
+    struct pollfd liveness = {shm->peer[local_rank].liveness_fd, POLLIN, 0};
+    if (shm_has_closed(shm, local_rank) || shm_is_disowned(shm)) return false;
     int ended;
     do ended = poll(&liveness, 1, 0);
     while (ended < 0 && errno == EINTR); /* EINTR says nothing about the peer */
@@ -300,7 +304,7 @@ int shm_check_liveness(struct shm *shm)
     if (shm_is_disowned(shm)) return drop_all(shm);
     int n = epoll_wait(shm->watch, event, 8, 0), lost = 0;
     for (int i = 0; i < n; i++, lost++) drop_after_read(shm, (int)event[i].data.u32);
-    atomic_thread_fence(memory_order_acquire); /* as in shm_is_open */
+    atomic_thread_fence(memory_order_acquire); /* as in shm_has_closed */
     for (int local_rank = 0; local_rank < shm->n; local_rank++) {
         struct shm_peer *peer = &shm->peer[local_rank];
         /* acquire: the peer's earlier messages are visible */

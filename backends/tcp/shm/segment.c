@@ -137,14 +137,18 @@ bool shm_map(struct shm *shm)
 
 /* ---- single-copy read ---------------------------------------------------------------------------------------- */
 
+/* Copies from the peer's arena.  Returns false if the memory is not in it. */
+static bool read_mapped(struct shm *shm, int local_rank, void *to, uint64_t from, size_t bytes)
+{
+    const void *mapped = shm_arena_at(shm, local_rank, from, bytes);
+    if (mapped != NULL) memcpy(to, mapped, bytes);
+    return mapped != NULL;
+}
+
 bool shm_read_memory(struct shm *shm, int local_rank, void *to, uint64_t from, size_t bytes)
 {
     char *at = to;
-    const void *mapped = shm_arena_at(shm, local_rank, from, bytes);
-    if (mapped != NULL) {
-        memcpy(to, mapped, bytes);
-        return true;
-    }
+    if (read_mapped(shm, local_rank, to, from, bytes)) return true;
     while (bytes > 0) {
         struct iovec mine = {at, bytes}, theirs = {(void *)(uintptr_t)from, bytes};
         ssize_t got = process_vm_readv(shm->peer[local_rank].pid, &mine, 1, &theirs, 1, 0);
@@ -155,6 +159,21 @@ bool shm_read_memory(struct shm *shm, int local_rank, void *to, uint64_t from, s
         bytes -= (size_t)got;
     }
     return true;
+}
+
+/* The kernel looks up the process once in a call, so the probe proves the identity of the data's owner.  That is
+ * cheaper than to ask for its liveness.  A call that ends early has met memory that is gone. */
+bool shm_read_verified(struct shm *shm, int local_rank, void *to, uint64_t from, size_t bytes)
+{
+    const struct shm_rank *rank = shm_rank_at(shm, local_rank);
+    uint8_t found[HANDSHAKE_NONCE];
+    if (read_mapped(shm, local_rank, to, from, bytes)) return true;
+    struct iovec mine[2] = {{to, bytes}, {found, sizeof found}};
+    struct iovec theirs[2] = {{(void *)(uintptr_t)from, bytes}, {(void *)(uintptr_t)rank->probe_at, sizeof found}};
+    ssize_t got;
+    do got = process_vm_readv(shm->peer[local_rank].pid, mine, 2, theirs, 2, 0);
+    while (got < 0 && errno == EINTR);
+    return got == (ssize_t)(bytes + sizeof found) && memcmp(found, rank->probe, sizeof found) == 0;
 }
 
 bool shm_probe(struct shm *shm, const bool *present)

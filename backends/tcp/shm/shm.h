@@ -219,6 +219,9 @@ bool shm_probe(struct shm *shm, const bool *present);
  * invalid.  The data is valid only if shm_is_open returns true afterwards: a pid may have been reused, or the link
  * closed. */
 bool shm_read_memory(struct shm *shm, int local_rank, void *to, uint64_t from, size_t bytes);
+/* The same for at most 1 GiB, but also returns false if the pid belongs to another program by now.  The data is valid
+ * only if shm_has_closed returns false afterwards. */
+bool shm_read_verified(struct shm *shm, int local_rank, void *to, uint64_t from, size_t bytes);
 
 /* ---- arena.c ------------------------------------------------------------------------------------------- */
 
@@ -343,6 +346,8 @@ int shm_read(struct shm *shm, int local_rank, size_t most);
 void shm_unreadable(struct shm *shm, int local_rank);
 /* Drops the peers that have exited.  Returns how many. */
 int shm_check_liveness(struct shm *shm);
+/* True if the peer has closed the link.  If not, it has not reused the memory of its messages before this call. */
+bool shm_has_closed(struct shm *shm, int local_rank);
 /* True if the peer is alive and has not closed the link. */
 bool shm_is_open(struct shm *shm, int local_rank);
 /* Marks this rank as asleep.  Returns the number of descriptors to sleep on, or 0 if something has arrived. */

@@ -101,11 +101,11 @@ static bool read_part(struct shm *shm, int local_rank, const tutti_request *requ
                       size_t bytes)
 {
     char *data = (char *)request->data + at;
-    if (request->addend == NULL) return shm_read_memory(shm, local_rank, data, from + at, bytes);
+    if (request->addend == NULL) return shm_read_verified(shm, local_rank, data, from + at, bytes);
     const void *source = shm_arena_at(shm, local_rank, from + at, bytes);
     if (source == NULL) {
         void *copy = request->addend != request->data ? data : shm->scratch;
-        if (!shm_read_memory(shm, local_rank, copy, from + at, bytes)) return false;
+        if (!shm_read_verified(shm, local_rank, copy, from + at, bytes)) return false;
         source = copy;
     }
     tutti_request_take(shm->config.host, request, at, source, bytes);
@@ -118,7 +118,7 @@ static bool read_message(struct transport *transport, int32_t rank, tutti_reques
     struct shm *shm = shm_of(transport);
     int local_rank = shm->local_rank_of[rank];
     bool is_last = at + bytes == request->bytes;
-    if (!read_part(shm, local_rank, request, at, from, bytes) || (is_last && !shm_is_open(shm, local_rank))) {
+    if (!read_part(shm, local_rank, request, at, from, bytes) || (is_last && shm_has_closed(shm, local_rank))) {
         shm_unreadable(shm, local_rank);
         return false;
     }
