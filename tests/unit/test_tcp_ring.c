@@ -152,6 +152,29 @@ static void test_sends_move_what_waits(void **state)
     ends_close(end, 2);
 }
 
+/* A rank that shares its core yields before it queues a message, but not behind one that is queued. */
+static void test_yields_for_space(void **state)
+{
+    struct end end[2];
+    (void)state;
+    ends_open(end, 2);
+    end[0].shm.slots = end[1].shm.slots = 1;
+    end[0].shm.shares_cores = true;
+    send_one(&end[0], 0);
+    assert_int_equal(end[0].shm.pauses, 0);
+    send_one(&end[0], 1);
+    unsigned pauses = end[0].shm.pauses;
+    assert_int_not_equal(pauses, 0);
+    send_one(&end[0], 2);
+    assert_int_equal(end[0].shm.pauses, pauses);
+    for (uint64_t i = 1; i <= 3; i++, shm_progress(&end[0].shm)) {
+        shm_progress(&end[1].shm);
+        assert_int_equal(end[1].got, i);
+    }
+    assert_int_equal(end[1].wrong, 0);
+    ends_close(end, 2);
+}
+
 /* A writer that has cleared the flag may ring as late as in the next sleep, whose flag is still set. */
 static void test_late_ring(void **state)
 {
@@ -251,6 +274,7 @@ int main(void)
         cmocka_unit_test(test_races),
         cmocka_unit_test(test_races_for_space),
         cmocka_unit_test(test_sends_move_what_waits),
+        cmocka_unit_test(test_yields_for_space),
         cmocka_unit_test(test_late_ring),
         cmocka_unit_test(test_headers),
         cmocka_unit_test(test_ends_and_continues),

@@ -20,7 +20,8 @@
 
 enum {
     CHECK_EVERY = 1024, /* progress calls between liveness checks */
-    OWN_MAX = 512       /* the largest message for whose data own_next asks */
+    OWN_MAX = 512,      /* the largest message for whose data own_next asks */
+    SPACE_TURNS = 4     /* yields before a message is queued: see await_space */
 };
 
 /* ---- writing ----------------------------------------------------------------------------------------------- */
@@ -134,6 +135,20 @@ static bool enter_ring(struct shm *shm, int local_rank, const struct transport_h
     return STAILQ_EMPTY(&peer->waiting) && write_message(shm, local_rank, header, payload, bytes);
 }
 
+/* Gives the core to the receiver, which may share it, and writes the message once there is space.  That costs less than
+ * to queue a copy, and a rank that only sends does not run far ahead.  While messages are queued the receiver does
+ * something else, and yields would only delay this rank. */
+static bool await_space(struct shm *shm, int local_rank, const struct transport_header *header, const void *payload,
+                        size_t bytes)
+{
+    if (!shm->shares_cores || !STAILQ_EMPTY(&shm->peer[local_rank].waiting)) return false;
+    for (int i = 0; i < SPACE_TURNS; i++) {
+        shm_pause(shm);
+        if (enter_ring(shm, local_rank, header, payload, bytes)) return true;
+    }
+    return false;
+}
+
 /* Sends a message for which there was no space, or keeps a copy until there is.  Not inline, so that shm_send saves no
  * registers for it. */
 static __attribute__((noinline)) int send_later(struct shm *shm, int local_rank, const struct transport_header *header,
@@ -141,6 +156,7 @@ static __attribute__((noinline)) int send_later(struct shm *shm, int local_rank,
 {
     struct shm_peer *peer = &shm->peer[local_rank];
     if (enter_ring(shm, local_rank, header, payload, bytes)) return TUTTI_OK;
+    if (await_space(shm, local_rank, header, payload, bytes)) return TUTTI_OK;
     struct shm_waiting *waiting = malloc(sizeof *waiting + bytes);
     if (waiting == NULL) { /* dropping the message would hang the peer */
         shm_drop(shm, local_rank, "no memory for messages to it", true);
