@@ -62,7 +62,7 @@ static int wait_until(struct tutti_work *work, int64_t deadline_ns, int64_t time
     int status = check_forked(engine);
     *ended = false;
     if (status != TUTTI_OK) return status;
-    engine_lock(engine);
+    engine_lock_to_wait(engine);
     engine_count_call(engine);
     status = wait_locked(work, deadline_ns, timeout_ms, ended);
     engine_unlock(engine);
@@ -120,7 +120,7 @@ static int visit_engine(struct visit *visit, struct engine *engine)
     leave_engine(visit, false);
     int status = check_forked(engine);
     if (status != TUTTI_OK) return status;
-    engine_lock(engine);
+    engine_lock_to_wait(engine);
     engine_count_call(engine);
     visit->engine = engine;
     return TUTTI_OK;
@@ -175,7 +175,7 @@ int tutti_wait_any(tutti_work **works, int n, int64_t timeout_ms, int *index)
     if (engine == NULL) return TUTTI_OK;
     status = check_forked(engine);
     if (status != TUTTI_OK) return status;
-    engine_lock(engine);
+    engine_lock_to_wait(engine);
     engine_count_call(engine);
     int found = engine_wait_any(engine, works, n, deadline_of(timeout_ms));
     status = found >= 0

@@ -1,5 +1,7 @@
 #include "dispatch/message.h"
 
+#include <sched.h>
+
 #include "base/sized.h"
 #include "base/structs.h"
 #include "dispatch/at_once.h"
@@ -170,7 +172,9 @@ static inline __attribute__((always_inline)) struct tutti_work *defer(struct mes
     return work;
 }
 
-static void issue_deferred(struct tutti_work *work)
+/* Hands a deferred receive to its backend, which only looks for the message if flags say so.  Returns false if the
+ * message is absent then. */
+static bool issue_deferred(struct tutti_work *work, uint32_t flags)
 {
     struct tutti_group *group = work->group;
     struct engine *engine = work->engine;
@@ -185,23 +189,35 @@ static void issue_deferred(struct tutti_work *work)
                        .group_rank = work->group_rank};
     struct message message = {
         group, memo, &tensor, &opts, .async = true, .root = work->op.root, .record = work->record};
-    int status = call_backend(work, &message, TUTTI_REQUEST_LATE);
+    int status = call_backend(work, &message, flags);
+    work->group = group;
+    if (status == TUTTI_REQUEST_ABSENT) return false;
+    TAILQ_REMOVE(&engine->deferred, work, link);
     engine_count_async(engine, -1);
     if (status == TUTTI_REQUEST_DONE) {
         struct work_message found = complete(&work->request, &message);
         work_end_at_once(work, engine, &memo->work.op, &found);
-        return;
+        return true;
     }
     if (status != TUTTI_REQUEST_PENDING) work->request.owner = NULL;
     become_pending(work, &message, status == TUTTI_REQUEST_PENDING ? work->status : status);
+    return true;
 }
 
-void message_issue_deferred(struct engine *engine)
+/* Looks for the messages in order.  Once one is absent, all others are, most likely.  The receives are posted then, but
+ * after a turn for the peers that share this core, which may send them. */
+void message_issue_deferred(struct engine *engine, bool waits)
 {
     struct tutti_work *work;
+    bool yields = waits && !engine->own_core;
+    uint32_t flags = TUTTI_REQUEST_LATE;
     while ((work = TAILQ_FIRST(&engine->deferred)) != NULL) {
-        TAILQ_REMOVE(&engine->deferred, work, link);
-        issue_deferred(work);
+        if (issue_deferred(work, flags)) continue;
+        if (yields)
+            sched_yield();
+        else
+            flags = 0;
+        yields = false;
     }
 }
 

@@ -19,6 +19,6 @@ int message_issue(struct tutti_group *group, bool sends, const tutti_tensor *ten
                   tutti_work **work);
 
 /* Hands deferred receives to their backends: engine_hooks.issue_deferred. */
-void message_issue_deferred(struct engine *engine);
+void message_issue_deferred(struct engine *engine, bool waits);
 
 #endif

@@ -59,8 +59,8 @@ struct engine_hooks {
     /* Handles a control message that a peer has sent over a backend's own messages. */
     void (*notified)(void *core, int32_t peer, const void *message, size_t bytes);
 
-    /* Hands deferred receives to their backends. */
-    void (*issue_deferred)(struct engine *engine);
+    /* Hands deferred receives to their backends.  waits: the caller is about to wait. */
+    void (*issue_deferred)(struct engine *engine, bool waits);
     /* Dispatches a work after all ranks have called the same operation.  Returns an error if its backend refused it. */
     int (*resume)(struct tutti_work *work);
     /* Copies the results of a work that packs several small operations to their tensors, and frees the packing. */
@@ -170,7 +170,7 @@ void engine_retire(struct engine *engine);
 /* Hands deferred receives to their backends.  Lock held. */
 static inline void engine_settle(struct engine *engine)
 {
-    if (!TAILQ_EMPTY(&engine->deferred)) engine->hooks->issue_deferred(engine);
+    if (!TAILQ_EMPTY(&engine->deferred)) engine->hooks->issue_deferred(engine, false);
 }
 
 /* Takes the lock, but leaves deferred receives as they are: see message.c. */
@@ -185,6 +185,13 @@ static inline void engine_lock(struct engine *engine)
     if (engine_is_forked(engine)) return;
     lock_take(&engine->lock);
     engine_settle(engine);
+}
+
+/* Takes the lock to wait for works.  May first yield the core to a peer whose message a deferred receive lacks. */
+static inline void engine_lock_to_wait(struct engine *engine)
+{
+    engine_lock_deferring(engine);
+    if (!engine_is_forked(engine) && !TAILQ_EMPTY(&engine->deferred)) engine->hooks->issue_deferred(engine, true);
 }
 
 /* Counts a call, so that threads notice that others make progress.  Lock held. */

@@ -25,6 +25,8 @@
  *   TUTTI_REQUEST_COMPARE  native[] only: it was not started, and the backend cannot detect differing calls.  The
  *                          core compares them over point to point and calls again with TUTTI_REQUEST_COMPARED in the
  *                          request's flags; that call must take the operation
+ *   TUTTI_REQUEST_ABSENT   recv with TUTTI_REQUEST_LATE only: it was not started, as its message has not arrived.  The
+ *                          core calls recv again, with the flag or without
  *   a negative status      it was not started; complete() is not called, and host->error() has set the message
  *
  * Until completion the backend owns the request and the memory that it names, and the request does not move.
@@ -56,7 +58,7 @@ extern "C" {
 #define TUTTI_HAS(table, entry)                                                                                        \
     ((table)->size >= offsetof(__typeof__(*(table)), entry) + sizeof((table)->entry) && (table)->entry)
 
-enum { TUTTI_REQUEST_PENDING = 0, TUTTI_REQUEST_DONE = 1, TUTTI_REQUEST_COMPARE = 2 };
+enum { TUTTI_REQUEST_PENDING = 0, TUTTI_REQUEST_DONE = 1, TUTTI_REQUEST_COMPARE = 2, TUTTI_REQUEST_ABSENT = 3 };
 
 enum tutti_request_flags {
     /* The peer is certain to post the matching half, and no other message of this group has this tag.  A receiver may
@@ -76,8 +78,8 @@ enum tutti_request_flags {
     /* The receive is a probe.  It completes as soon as there is an unmatched message that a receive with its peer and
      * tag would take next, of any size and fingerprint.  The message is not received.  Data is NULL. */
     TUTTI_REQUEST_PEEK = 32,
-    /* Set only on receives of backends with the trait TUTTI_BACKEND_DEFERS.  The receive was called a while ago: the
-     * entry may look whether its message has arrived, without waiting, in order to return DONE. */
+    /* Set only on receives of backends with the trait TUTTI_BACKEND_DEFERS.  recv looks whether the message has
+     * arrived, without waiting, and returns DONE or ABSENT. */
     TUTTI_REQUEST_LATE = 64
 };
 

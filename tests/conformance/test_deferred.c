@@ -283,6 +283,41 @@ static void test_death(void **state)
     }
 }
 
+/* A message of another size fails the deferred receive alone, whether it comes first or not. */
+static int rank_of_mismatch(int rank, int size, void *argument)
+{
+    (void)size;
+    (void)argument;
+    EXPECT(proc_init(LIMIT_MS) == TUTTI_OK);
+    for (int i = 0; i < 2; i++) {
+        int32_t x[2] = {1, 2}, last = 7;
+        tutti_work *work = NULL;
+        int step = 3 * i + 1;
+        EXPECT(exchange_once(rank) == 0);
+        if (rank == 0 && i == 0) proc_wait_for_step(1, step);
+        if (rank == 0) EXPECT(tutti_irecv(of(x), 1, tutti_with(.tag = 4), &work) == TUTTI_OK);
+        if (rank == 0 && i == 1) EXPECT(!tutti_work_is_completed(work));
+        if (rank == 0) proc_set_step(step);
+        if (rank == 1 && i == 1) proc_wait_for_step(0, step);
+        if (rank == 1) EXPECT(tutti_isend(tutti_view(x, 2), 0, tutti_with(.tag = 4), &work) == TUTTI_OK);
+        proc_set_step(step);
+        if (rank == 0)
+            EXPECT_ERROR(tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT), TUTTI_ERR_MISMATCH, "rank 1", "2 elements");
+        if (rank == 1) tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT); /* its data may have left before it was refused */
+        if (rank == 1) EXPECT(tutti_send(of(&last), 0, NULL) == TUTTI_OK);
+        if (rank == 0) EXPECT(tutti_recv(of(&last), 1, NULL) == TUTTI_OK && last == 7);
+        proc_barrier(2, step + 2);
+    }
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static void test_mismatch(void **state)
+{
+    (void)state;
+    procs_run_ranks(2, rank_of_mismatch, NULL);
+}
+
 /* ---- threads --------------------------------------------------------------------------------------------------------
  */
 
@@ -339,9 +374,9 @@ static void test_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order),    cmocka_unit_test(test_probes), cmocka_unit_test(test_works),
-        cmocka_unit_test(test_given_up), cmocka_unit_test(test_groups), cmocka_unit_test(test_death),
-        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_order),    cmocka_unit_test(test_probes),  cmocka_unit_test(test_works),
+        cmocka_unit_test(test_given_up), cmocka_unit_test(test_groups),  cmocka_unit_test(test_death),
+        cmocka_unit_test(test_mismatch), cmocka_unit_test(test_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -167,17 +167,20 @@ static __attribute__((noinline)) int receive(struct proto_group *group, tutti_re
         if (status != TUTTI_REQUEST_PENDING) return status;
         arrival = find_arrived(group, request, peer);
     }
-    return arrival != NULL ? receive_arrived(group, request, arrival) : post_receive(group, request, peer);
+    if (arrival != NULL) return receive_arrived(group, request, arrival);
+    return request->flags & TUTTI_REQUEST_LATE ? TUTTI_REQUEST_ABSENT : post_receive(group, request, peer);
 }
 
 /* Posts a plain receive from a connected peer at once if no messages have arrived, because nearly all asynchronous
  * receives are of this kind. */
 int proto_recv(struct proto_group *group, tutti_request *request)
 {
-    enum { SPECIAL = TUTTI_REQUEST_EXPECTED | TUTTI_REQUEST_AWAITED | TUTTI_REQUEST_ANY_TAG | TUTTI_REQUEST_PEEK };
+    enum {
+        SPECIAL = TUTTI_REQUEST_EXPECTED | TUTTI_REQUEST_AWAITED | TUTTI_REQUEST_ANY_TAG | TUTTI_REQUEST_PEEK |
+                  TUTTI_REQUEST_LATE
+    };
     struct proto *proto = group->proto;
-    bool looks = (request->flags & TUTTI_REQUEST_LATE) && proto->messages.n_receives == 0;
-    if (looks || proto->messages.n_messages > 0 || (request->flags & SPECIAL) || request->peer == TUTTI_ANY_SOURCE)
+    if (proto->messages.n_messages > 0 || (request->flags & SPECIAL) != 0 || request->peer == TUTTI_ANY_SOURCE)
         return receive(group, request);
     int32_t peer = group->global_ranks[request->peer];
     if (!proto->peer[peer].is_connected) return receive(group, request);
