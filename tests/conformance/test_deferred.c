@@ -27,7 +27,7 @@ static int send_all(int n, int tag, int step)
     return 0;
 }
 
-/* ---- order ----------------------------------------------------------------------------------------------------- */
+/* ---- order --------------------------------------------------------------------------------------------------- */
 
 /* How the receive after the deferred ones is called. */
 enum after { BLOCKING, ANY_TAG, ANY_SOURCE, LARGER, BATCH, AFTER };
@@ -116,7 +116,7 @@ static void test_probes(void **state)
     procs_run_ranks(2, rank_of_probes, NULL);
 }
 
-/* ---- the Work ---------------------------------------------------------------------------------------------------- */
+/* ---- the Work ------------------------------------------------------------------------------------------------ */
 
 static void count_call(tutti_work *work, void *argument)
 {
@@ -208,8 +208,7 @@ static void test_given_up(void **state)
     procs_run_ranks(2, rank_of_given_up, NULL);
 }
 
-/* ---- peers and groups ---------------------------------------------------------------------------------------------
- */
+/* ---- peers and groups ---------------------------------------------------------------------------------------- */
 
 /* Receives from several peers in turn, in two groups, of which one is destroyed before the works are waited for. */
 static int rank_of_groups(int rank, int size, void *argument)
@@ -318,8 +317,7 @@ static void test_mismatch(void **state)
     procs_run_ranks(2, rank_of_mismatch, NULL);
 }
 
-/* ---- threads --------------------------------------------------------------------------------------------------------
- */
+/* ---- threads ------------------------------------------------------------------------------------------------- */
 
 struct caller {
     pthread_t thread;
