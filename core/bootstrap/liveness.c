@@ -1,6 +1,7 @@
 #include "bootstrap/liveness.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -107,11 +108,24 @@ static int read_list(struct liveness_list *list, tutti_store *store, const char 
     char *text = realloc(list->text, capacity + 1);
     if (text == NULL) return TUTTI_OK; /* the deadline still bounds the wait */
     list->text = text;
+    if (list->own[0] == '\0') liveness_name(list->own);
     int status = tutti_store_get(store, key, text, capacity, &bytes, 0);
     text[status == TUTTI_OK ? bytes : 0] = '\0';
     list->n = 0;
     for (const char *at = text; (at = strchr(at, '\n')) != NULL; at++) list->n++;
     return status == TUTTI_ERR_TIMEOUT ? TUTTI_OK : status;
+}
+
+/* Reads a line of the list.  Returns its rank, or -1 if it has none, and copies the name of its process.  strtol reads
+ * only the number; sscanf would look for the end of the whole list. */
+static int read_line(const char *line, char name[LIVENESS_NAME_MAX])
+{
+    char *rest;
+    long rank = strtol(line, &rest, 10);
+    if (rest == line || rank < 0 || rank > INT_MAX) return -1;
+    rest += strspn(rest, " ");
+    snprintf(name, LIVENESS_NAME_MAX, "%.*s", (int)strcspn(rest, "\n"), rest);
+    return (int)rank;
 }
 
 int liveness_check_list(struct liveness_list *list, tutti_store *store, const char *key, int n)
@@ -123,11 +137,10 @@ int liveness_check_list(struct liveness_list *list, tutti_store *store, const ch
     const char *at = list->text;
     for (int i = 0; status == TUTTI_OK && i < list->n; i++, at = strchr(at, '\n') + 1) {
         bool compare_start = (i - first + list->n) % list->n < STARTS_PER_CHECK;
-        int rank = -1, used = 0;
-        if (sscanf(at, "%d %n", &rank, &used) < 1) continue;
-        snprintf(name, sizeof name, "%.*s", (int)strcspn(at + used, "\n"), at + used);
+        int rank = read_line(at, name);
+        if (rank < 0 || strcmp(name, list->own) == 0) continue; /* this process is running */
         int pid = ended_here(name, scope, compare_start);
-        if (pid > 0 && (list->members == NULL || (rank < list->n_members && rank >= 0 && list->members[rank] >= 0)))
+        if (pid > 0 && (list->members == NULL || (rank < list->n_members && list->members[rank] >= 0)))
             status = error_set(TUTTI_ERR_PEER_LOST, "rank %d is lost: its process %d has ended", rank, pid);
     }
     return status;

@@ -23,7 +23,8 @@ struct liveness_list {
     int n; /* number of lines */
     unsigned n_checks;
     int64_t again_ns;
-    const int *members; /* by rank: negative for ranks to ignore; NULL: check all */
+    char own[LIVENESS_NAME_MAX]; /* the name of this process, which may have several of the ranks */
+    const int *members;          /* by rank: negative for ranks to ignore; NULL: check all */
     int n_members;
 };
 
