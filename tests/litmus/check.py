@@ -98,7 +98,7 @@ def read_source(path):
 
 def body_of(source, function):
     """Returns the text of a function's definition, which ends at the next line that is a brace."""
-    for match in re.finditer(r"^[^\s#][^;\n]*\b%s\(" % re.escape(function), source, re.M):
+    for match in re.finditer(r"^(?:[^\s#][^;\n]*\b)?%s\(" % re.escape(function), source, re.M):
         end = source.find("\n}", match.start())
         body = source[match.start():end]
         if "{" in body and ";" not in body[:body.index("{")]:
