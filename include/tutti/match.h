@@ -465,7 +465,7 @@ enum { TUTTI_MATCH_LOAD = 2, TUTTI_MATCH_BUCKETS = 64, TUTTI_MATCH_GROWTH = 4 };
 static __attribute__((noinline, unused)) bool tutti_match_grow(tutti_matcher *matcher, void *(*allocate)(size_t),
                                                                void (*release)(void *))
 {
-    size_t n = matcher->n_buckets > 0 ? TUTTI_MATCH_GROWTH * matcher->n_buckets : TUTTI_MATCH_BUCKETS;
+    size_t n = matcher->n_buckets > 0 ? TUTTI_MATCH_GROWTH * matcher->n_buckets : (size_t)TUTTI_MATCH_BUCKETS;
     tutti_match_link *links = (tutti_match_link *)allocate(TUTTI_MATCH_LINKS(n) * sizeof *links);
     if (links == NULL) return false;
     release(tutti_match_set_buckets(matcher, links, n));
