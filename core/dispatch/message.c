@@ -55,14 +55,22 @@ static inline __attribute__((always_inline)) void fill_op(tutti_op *op, struct t
     work->tensors[0] = *message->tensor;
 }
 
-/* Makes a work of the struct, which its backend has.  ended: the status of a request that has completed already. */
+/* Fills the part of a work that its handle's functions read, some of them without the lock. */
+static inline __attribute__((always_inline)) void fill_result(struct tutti_work *work, const struct message *message)
+{
+    structs_copy(work, &message->memo->work, offsetof(struct tutti_work, group));
+    fill_op(&work->op, work, message);
+    work->found.tag = message->opts->tag;
+}
+
+/* Makes a work with such a part of the struct, which its backend has.  ended: the status of a request that has
+ * completed already. */
 static inline __attribute__((always_inline)) void become_pending(struct tutti_work *work, const struct message *message,
                                                                  int ended)
 {
+    enum { BEGIN = offsetof(struct tutti_work, group), END = offsetof(struct tutti_work, fingerprint) };
     const tutti_opts *opts = message->opts;
-    structs_copy(work, &message->memo->work, offsetof(struct tutti_work, fingerprint));
-    fill_op(&work->op, work, message);
-    work->found.tag = opts->tag;
+    structs_copy((char *)work + BEGIN, (const char *)&message->memo->work + BEGIN, END - BEGIN);
     work->async = message->async;
     work->group_rank = opts->group_rank;
     work->record = message->record;
@@ -130,7 +138,9 @@ static inline __attribute__((always_inline)) int issue(struct message *message, 
         struct work_message found = complete(&work->request, message);
         at_once_give(work, engine, &message->memo->work.op, message->async ? &found : NULL, out);
     } else if (status == TUTTI_REQUEST_PENDING) {
-        become_pending(work, message, work->status);
+        int ended = work->status;
+        fill_result(work, message);
+        become_pending(work, message, ended);
         *out = work;
     } else {
         struct message kept = *message; /* a copy, so that the message itself can be in registers */
@@ -153,23 +163,23 @@ static inline __attribute__((always_inline)) struct tutti_work *defer(struct mes
     struct tutti_work *work = work_spare(engine);
     if (work == NULL) return NULL;
     record_message(message);
-    /* what the functions on a Work read without the lock; relaxed: no other thread has it yet */
-    atomic_store_explicit(&work->ended, false, memory_order_relaxed);
-    work->engine = engine;
-    work->op.kind = TUTTI_RECV;
-    work->op.sequence = 0;
+    fill_result(work, message);
     work->group = message->group;
-    work->op.root = message->root;
-    work->op.tag = opts->tag;
-    work->op.stream = opts->stream;
-    work->op.timeout_ms = opts->timeout_ms;
     work->outs.source = opts->source;
     work->outs.tag = opts->received_tag;
     work->group_rank = opts->group_rank;
     work->record = message->record;
-    work->request.data = message->tensor->data;
     TAILQ_INSERT_TAIL(&engine->deferred, work, link);
     return work;
+}
+
+/* Ends a deferred receive that has completed.  Other threads may read its work meanwhile. */
+static void end_deferred(struct tutti_work *work, struct work_message found)
+{
+    work->references = 1; /* the caller's */
+    work->found = found;
+    /* release: see work_ended */
+    atomic_store_explicit(&work->ended, true, memory_order_release);
 }
 
 /* Hands a deferred receive to its backend, which only looks for the message if flags say so.  Returns false if the
@@ -178,29 +188,23 @@ static bool issue_deferred(struct tutti_work *work, uint32_t flags)
 {
     struct tutti_group *group = work->group;
     struct engine *engine = work->engine;
-    struct message_memo *memo = &group->messages[false];
-    tutti_tensor tensor = memo->tensor;
-    tensor.data = work->request.data;
     tutti_opts opts = {.tag = work->op.tag,
-                       .stream = work->op.stream,
-                       .timeout_ms = work->op.timeout_ms,
                        .source = work->outs.source,
                        .received_tag = work->outs.tag,
                        .group_rank = work->group_rank};
-    struct message message = {
-        group, memo, &tensor, &opts, .async = true, .root = work->op.root, .record = work->record};
+    struct message message = {group,         &group->messages[false], work->tensors,         &opts,
+                              .async = true, .root = work->op.root,   .record = work->record};
     int status = call_backend(work, &message, flags);
     work->group = group;
     if (status == TUTTI_REQUEST_ABSENT) return false;
     TAILQ_REMOVE(&engine->deferred, work, link);
     engine_count_async(engine, -1);
     if (status == TUTTI_REQUEST_DONE) {
-        struct work_message found = complete(&work->request, &message);
-        work_end_at_once(work, engine, &memo->work.op, &found);
-        return true;
+        end_deferred(work, complete(&work->request, &message));
+    } else {
+        if (status != TUTTI_REQUEST_PENDING) work->request.owner = NULL;
+        become_pending(work, &message, status == TUTTI_REQUEST_PENDING ? work->status : status);
     }
-    if (status != TUTTI_REQUEST_PENDING) work->request.owner = NULL;
-    become_pending(work, &message, status == TUTTI_REQUEST_PENDING ? work->status : status);
     return true;
 }
 

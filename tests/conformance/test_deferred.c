@@ -1,6 +1,7 @@
 /* Small asynchronous receives, whose backend gets them later than the call: see core/dispatch/message.c. */
 #include "procs.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 
 enum { LIMIT_MS = 30000, MOST = 64 };
@@ -208,6 +209,72 @@ static void test_given_up(void **state)
     procs_run_ranks(2, rank_of_given_up, NULL);
 }
 
+/* The progress thread hands the receive over, because its caller makes no call.  The caller then reads the Work without
+ * the lock. */
+static int rank_of_quiet(int rank, int size, void *argument)
+{
+    bool comes_first = *(bool *)argument;
+    int32_t x = rank;
+    tutti_work *work = NULL;
+    (void)size;
+    EXPECT(proc_init(LIMIT_MS) == TUTTI_OK);
+    EXPECT(exchange_once(rank) == 0);
+    if (rank == 1 && !comes_first) proc_wait_for_step(0, 1);
+    if (rank == 1) EXPECT(tutti_send(of(&x), 0, tutti_with(.tag = 4)) == TUTTI_OK);
+    if (rank == 1) proc_set_step(1);
+    if (rank == 0 && comes_first) proc_wait_for_step(1, 1);
+    if (rank == 0) {
+        EXPECT(tutti_irecv(of(&x), 1, tutti_with(.tag = 4), &work) == TUTTI_OK);
+        for (int i = 0; i < 20; i++) proc_wait_1ms();
+        proc_set_step(1);
+        EXPECT(tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT) == TUTTI_OK && x == 1);
+    }
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static void test_quiet(void **state)
+{
+    (void)state;
+    for (int comes_first = 0; comes_first < 2; comes_first++)
+        procs_run_ranks(2, rank_of_quiet, &(bool){comes_first != 0});
+}
+
+/* A forked child may give up the Work of a deferred receive.  It closes no descriptor that the Work once had. */
+static int rank_of_fork(int rank, int size, void *argument)
+{
+    int32_t x = 3;
+    tutti_work *work = NULL;
+    (void)size;
+    (void)argument;
+    EXPECT(proc_init(LIMIT_MS) == TUTTI_OK);
+    EXPECT(exchange_once(rank) == 0);
+    for (int i = 0; i < 2 && rank == 1; i++) EXPECT(tutti_send(of(&x), 0, tutti_with(.tag = 4)) == TUTTI_OK);
+    if (rank == 0) {
+        EXPECT(tutti_irecv(of(&x), 1, tutti_with(.tag = 4), &work) == TUTTI_OK);
+        int fd = tutti_work_fd(work), status = -1;
+        EXPECT(fd >= 0 && tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT) == TUTTI_OK);
+        EXPECT(dup2(STDERR_FILENO, fd) == fd);
+        EXPECT(tutti_irecv(of(&x), 1, tutti_with(.tag = 4), &work) == TUTTI_OK);
+        pid_t child = fork();
+        if (child == 0) {
+            tutti_work_free(work);
+            _exit(fcntl(fd, F_GETFD) >= 0 ? 0 : 1);
+        }
+        EXPECT(waitpid(child, &status, 0) == child && status == 0);
+        EXPECT(tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT) == TUTTI_OK && x == 3);
+        close(fd);
+    }
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static void test_fork(void **state)
+{
+    (void)state;
+    procs_run_ranks(2, rank_of_fork, NULL);
+}
+
 /* ---- peers and groups ---------------------------------------------------------------------------------------- */
 
 /* Receives from several peers in turn, in two groups, of which one is destroyed before the works are waited for. */
@@ -375,7 +442,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_order),    cmocka_unit_test(test_probes),  cmocka_unit_test(test_works),
         cmocka_unit_test(test_given_up), cmocka_unit_test(test_groups),  cmocka_unit_test(test_death),
-        cmocka_unit_test(test_mismatch), cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_mismatch), cmocka_unit_test(test_threads), cmocka_unit_test(test_quiet),
+        cmocka_unit_test(test_fork),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
