@@ -198,13 +198,13 @@ static bool issue_deferred(struct tutti_work *work, uint32_t flags)
     work->group = group;
     if (status == TUTTI_REQUEST_ABSENT) return false;
     TAILQ_REMOVE(&engine->deferred, work, link);
-    engine_count_async(engine, -1);
     if (status == TUTTI_REQUEST_DONE) {
         end_deferred(work, complete(&work->request, &message));
     } else {
         if (status != TUTTI_REQUEST_PENDING) work->request.owner = NULL;
         become_pending(work, &message, status == TUTTI_REQUEST_PENDING ? work->status : status);
     }
+    engine_count_async(engine, -1); /* last: the progress thread sleeps if it finds none */
     return true;
 }
 
