@@ -79,7 +79,7 @@ enum tutti_request_flags {
      * tag would take next, of any size and fingerprint.  The message is not received.  Data is NULL. */
     TUTTI_REQUEST_PEEK = 32,
     /* Set only on receives of backends with the trait TUTTI_BACKEND_DEFERS.  recv looks whether the message has
-     * arrived, without waiting, and returns DONE or ABSENT. */
+     * arrived, without waiting, and returns ABSENT if not. */
     TUTTI_REQUEST_LATE = 64
 };
 
