@@ -28,7 +28,12 @@ static int error(int status, const char *format, ...)
     return status;
 }
 
-static const tutti_host host = {.abi = TUTTI_BACKEND_ABI, .size = sizeof host, .error = error};
+static void fill(void *bytes, size_t n)
+{
+    memset(bytes, 7, n);
+}
+
+static const tutti_host host = {.abi = TUTTI_BACKEND_ABI, .size = sizeof host, .error = error, .random = fill};
 
 /* ---- an owner, local rank 0, and a peer, local rank 1
  * ------------------------------------------------------------------ */
@@ -111,6 +116,15 @@ static void test_a_peer_reads_in_place(void **state)
     pair_close(&pair);
 }
 
+/* Lets the peer read the owner's memory by its pid.  Returns false if a sandbox refuses that. */
+static bool pair_reads(struct pair *pair)
+{
+    uint8_t found;
+    assert_true(publish_probe(&pair->owner));
+    pair->of_peer[0].pid = getpid();
+    return shm_read_memory(&pair->peer, 0, &found, local_ranks[0].probe_at, sizeof found);
+}
+
 /* A pid may belong to another program by now: one that does not have the rank's probe. */
 static void test_another_program_is_not_read(void **state)
 {
@@ -119,18 +133,35 @@ static void test_another_program_is_not_read(void **state)
     uint64_t from = (uint64_t)(uintptr_t)data;
     (void)state;
     pair_open(&pair);
-    pair.of_peer[0].pid = getpid();
-    memset(local_ranks[0].probe, 7, sizeof local_ranks[0].probe);
-    memset(pair.owner.probe, 7, sizeof pair.owner.probe);
-    local_ranks[0].probe_at = (uint64_t)(uintptr_t)pair.owner.probe;
-    if (!shm_read_memory(&pair.peer, 0, got, from, sizeof got)) skip(); /* a sandbox */
-    memset(got, 0, sizeof got);
+    if (!pair_reads(&pair)) skip();
     assert_true(shm_read_verified(&pair.peer, 0, got, from, sizeof got));
     assert_string_equal(got, "is here");
     pair.owner.probe[HANDSHAKE_NONCE - 1]++;
     assert_false(shm_read_verified(&pair.peer, 0, got, from, sizeof got));
     local_ranks[0].probe_at = 0;
     assert_false(shm_read_verified(&pair.peer, 0, got, from, sizeof got));
+    pair_close(&pair);
+}
+
+/* A process that the rank has forked has a copy of its data and may have its pid by now. */
+static void test_a_forked_process_is_not_read(void **state)
+{
+    struct pair pair;
+    char data[] = "is here", got[sizeof data] = "";
+    uint64_t from = (uint64_t)(uintptr_t)data;
+    (void)state;
+    pair_open(&pair);
+    if (!pair_reads(&pair)) skip();
+    pid_t child = fork();
+    if (child == 0)
+        for (;;) pause();
+    pair.of_peer[0].pid = child;
+    bool copied = shm_read_memory(&pair.peer, 0, got, from, sizeof got);
+    bool verified = shm_read_verified(&pair.peer, 0, got, from, sizeof got);
+    kill(child, SIGKILL);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    assert_true(copied);
+    assert_false(verified);
     pair_close(&pair);
 }
 
@@ -356,6 +387,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_peer_reads_in_place),
         cmocka_unit_test(test_another_program_is_not_read),
+        cmocka_unit_test(test_a_forked_process_is_not_read),
         cmocka_unit_test(test_any_address_is_safe),
         cmocka_unit_test(test_a_mapping_grows),
         cmocka_unit_test(test_the_same_address_again),

@@ -435,6 +435,7 @@ void shm_close(struct shm *shm)
     }
     shm_arena_close(shm);
     if (shm->base != NULL) munmap(shm->base, shm->bytes);
+    if (shm->probe != NULL) munmap(shm->probe, HANDSHAKE_NONCE);
     close_own(shm, shm->memfd);
     close_own(shm, shm->doorbell_fd);
     close_own(shm, shm->watch);

@@ -115,6 +115,21 @@ bool shm_coll_release(struct shm *shm, int index)
     return change_pages(shm, index, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE);
 }
 
+/* Makes the probe and publishes it.  It has pages of its own, which a forked child sees as zeros: the child has a copy
+ * of this rank's data and may get its pid later.  Kernels before 4.14 cannot do that, and the child has the probe. */
+static bool publish_probe(struct shm *shm)
+{
+    struct shm_rank *own = shm_rank_at(shm, shm->local_rank);
+    void *probe = mmap(NULL, HANDSHAKE_NONCE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (probe == MAP_FAILED) return false;
+    madvise(probe, HANDSHAKE_NONCE, MADV_WIPEONFORK);
+    shm->probe = probe;
+    shm->config.host->random(shm->probe, HANDSHAKE_NONCE);
+    memcpy(own->probe, shm->probe, HANDSHAKE_NONCE);
+    own->probe_at = (uint64_t)(uintptr_t)shm->probe;
+    return true;
+}
+
 bool shm_map(struct shm *shm)
 {
     void *base = mmap(NULL, shm->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, shm->memfd, 0);
@@ -125,14 +140,11 @@ bool shm_map(struct shm *shm)
     own->pid = getpid();
     if (sched_getaffinity(0, sizeof own->cores, &own->cores) != 0)
         CPU_ZERO(&own->cores); /* the mask exceeds cpu_set_t */
-    own->probe_at = (uint64_t)(uintptr_t)shm->probe;
-    shm->config.host->random(shm->probe, sizeof shm->probe);
-    memcpy(own->probe, shm->probe, sizeof shm->probe);
     for (int i = 0; i < shm->n; i++) {
         shm->peer[i].out = ring_at(shm, shm->local_rank, i);
         shm->peer[i].in = ring_at(shm, i, shm->local_rank);
     }
-    return true;
+    return publish_probe(shm);
 }
 
 /* ---- single-copy read ---------------------------------------------------------------------------------------- */

@@ -173,7 +173,7 @@ struct shm {
     bool has_lost;                                      /* at least one peer's link has ended */
     unsigned rounds;                                    /* progress calls, for periodic checks */
     int coll_refused; /* errno of a failed reservation of a collective segment, until reported */
-    uint8_t probe[HANDSHAKE_NONCE];
+    uint8_t *probe;   /* HANDSHAKE_NONCE bytes that other ranks read to identify this process: see segment.c */
 };
 
 /* ---- attach.c ------------------------------------------------------------------------------------------ */
