@@ -175,6 +175,19 @@ static void test_yields_for_space(void **state)
     ends_close(end, 2);
 }
 
+/* The last messages of a peer whose memory is gone may carry the cause. */
+static void test_reads_before_an_unreadable_peer_is_lost(void **state)
+{
+    struct end end[2];
+    (void)state;
+    ends_open(end, 2);
+    send_one(&end[0], 0);
+    shm_unreadable(&end[1].shm, 0);
+    assert_int_equal(end[1].got, 1);
+    assert_true(end[1].shm.peer[0].lost);
+    ends_close(end, 2);
+}
+
 /* A writer that has cleared the flag may ring as late as in the next sleep, whose flag is still set. */
 static void test_late_ring(void **state)
 {
@@ -275,6 +288,7 @@ int main(void)
         cmocka_unit_test(test_races_for_space),
         cmocka_unit_test(test_sends_move_what_waits),
         cmocka_unit_test(test_yields_for_space),
+        cmocka_unit_test(test_reads_before_an_unreadable_peer_is_lost),
         cmocka_unit_test(test_late_ring),
         cmocka_unit_test(test_headers),
         cmocka_unit_test(test_ends_and_continues),

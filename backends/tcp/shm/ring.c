@@ -287,20 +287,21 @@ bool shm_is_open(struct shm *shm, int local_rank)
     return ended == 0;
 }
 
+static const char closed[] = "connection closed";
+
 /* Handles the peer's last messages, then drops it.  One pass suffices, because they fit into a ring.  A peer that has
  * closed its link but keeps writing is not read forever. */
-static void drop_after_read(struct shm *shm, int local_rank)
+static void drop_after_read(struct shm *shm, int local_rank, const char *why)
 {
     shm_read(shm, local_rank, shm->slots);
-    shm_drop(shm, local_rank, "connection closed", true);
+    shm_drop(shm, local_rank, why, true);
 }
 
+/* A process that exits gives up its memory before its descriptors, so an open peer may have sent its last messages. */
 void shm_unreadable(struct shm *shm, int local_rank)
 {
-    if (shm_is_open(shm, local_rank))
-        shm_drop(shm, local_rank, "its memory cannot be read", true);
-    else
-        drop_after_read(shm, local_rank);
+    bool open = shm_is_open(shm, local_rank);
+    drop_after_read(shm, local_rank, open ? "its memory cannot be read" : closed);
 }
 
 /* Drops all peers, because this rank cannot receive their wake-ups.  They notice that its liveness pipe is closed. */
@@ -319,13 +320,13 @@ int shm_check_liveness(struct shm *shm)
     struct epoll_event event[8];
     if (shm_is_disowned(shm)) return drop_all(shm);
     int n = epoll_wait(shm->watch, event, 8, 0), lost = 0;
-    for (int i = 0; i < n; i++, lost++) drop_after_read(shm, (int)event[i].data.u32);
+    for (int i = 0; i < n; i++, lost++) drop_after_read(shm, (int)event[i].data.u32, closed);
     atomic_thread_fence(memory_order_acquire); /* as in shm_has_closed */
     for (int local_rank = 0; local_rank < shm->n; local_rank++) {
         struct shm_peer *peer = &shm->peer[local_rank];
         /* acquire: the peer's earlier messages are visible */
         if (peer->lost || atomic_load_explicit(&peer->in->closed, memory_order_acquire) == 0) continue;
-        drop_after_read(shm, local_rank);
+        drop_after_read(shm, local_rank, closed);
         lost++;
     }
     return lost;
