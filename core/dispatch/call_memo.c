@@ -1,8 +1,5 @@
 #include "dispatch/call_memo.h"
 
-#include <stddef.h>
-#include <string.h>
-
 #include "base/user_op.h"
 #include "dispatch/check.h"
 #include "dispatch/dispatch.h"
@@ -10,12 +7,6 @@
 #include "op/fingerprint.h"
 #include "op/op.h"
 #include "state/group_state.h"
-
-static bool is_alike(const tutti_tensor *a, const tutti_tensor *b)
-{
-    enum { BEGIN = offsetof(tutti_tensor, numel), END = offsetof(tutti_tensor, device) + sizeof(tutti_device) };
-    return memcmp((const char *)a + BEGIN, (const char *)b + BEGIN, END - BEGIN) == 0; /* no padding in between */
-}
 
 /* True if the call can be compared quickly.  Lists and splits would have to be compared one by one, a factor is checked
  * with its op, and an op of the program may have been freed. */
@@ -31,7 +22,8 @@ static bool repeats(const struct call_memo *last, const tutti_op *op, const tutt
     if (last->call == 0 || !is_plain(op) || opts->tag < 0 || opts->timeout_ms < 0) return false;
     if (op->root != last->given_root || opts->group_rank != last->group_rank || op->reduce_op != last->reduce_op)
         return false;
-    return (last->n_in == 0 || is_alike(op->in, &last->in)) && (last->n_out == 0 || is_alike(op->out, &last->out));
+    return (last->n_in == 0 || op_is_same_shape(op->in, &last->in)) &&
+           (last->n_out == 0 || op_is_same_shape(op->out, &last->out));
 }
 
 static bool has_same_memory(const struct call_memo *last, const tutti_op *op)

@@ -3,9 +3,7 @@
 #ifndef MESSAGE_MEMO_H
 #define MESSAGE_MEMO_H
 
-#include <stddef.h>
-#include <string.h>
-
+#include "op/op.h"
 #include "state/group_state.h"
 
 /* Remembers a checked message with memory.  given: its peer as the caller named it.  entry: dispatch_message_entry of
@@ -27,9 +25,8 @@ static inline struct message_memo *message_memo_of(struct tutti_group *group, tu
 static inline __attribute__((always_inline)) bool
 message_memo_is_alike(const struct message_memo *memo, const tutti_tensor *tensor, const tutti_opts *opts)
 {
-    enum { BEGIN = offsetof(tutti_tensor, numel), END = offsetof(tutti_tensor, device) + sizeof(tutti_device) };
     if (memo->entry == NULL || opts->tag < 0 || opts->timeout_ms < 0 || tensor->data == NULL) return false;
-    return memcmp((const char *)tensor + BEGIN, (const char *)&memo->tensor + BEGIN, END - BEGIN) == 0; /* no padding */
+    return op_is_same_shape(tensor, &memo->tensor);
 }
 
 /* Makes the caller's peer that of the memo.  Returns false if there is no such peer. */

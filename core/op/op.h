@@ -2,6 +2,8 @@
 #ifndef OP_H
 #define OP_H
 
+#include <stddef.h>
+#include <string.h>
 #include <tutti/backend.h>
 
 #include "base/dtype.h"
@@ -46,6 +48,13 @@ static inline bool op_is_message(const tutti_op *op)
 static inline bool op_is_open(const tutti_op *op)
 {
     return op->kind == TUTTI_PROBE || (op->kind == TUTTI_RECV && (op->up_to || op->tag == TUTTI_ANY_TAG));
+}
+
+/* True if two tensors differ in their memory at most. */
+static inline bool op_is_same_shape(const tutti_tensor *a, const tutti_tensor *b)
+{
+    enum { BEGIN = offsetof(tutti_tensor, numel), END = offsetof(tutti_tensor, device) + sizeof(tutti_device) };
+    return memcmp((const char *)a + BEGIN, (const char *)b + BEGIN, END - BEGIN) == 0; /* no padding in between */
 }
 
 /* True if the rank only sends in this op: a broadcast's root writes nothing, though its tensor is an output. */
