@@ -4,14 +4,19 @@
  * Communicators without errors are all finalized before the first one is destroyed.  A peer may have opened them in
  * another order and wait in the finalize of one while this rank destroys another.  The others are aborted at once, each
  * on its own thread, because an abort may wait for the whole device, where kernels of another communicator still
- * spin. */
+ * spin.
+ *
+ * An exit waits for threads that still run, because NCCL and the driver clean up in the exit, and a thread that runs on
+ * crashes in what is gone (seen on an H100 with NCCL 2.28). */
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "ncclb.h"
 
-enum { WAIT_MS = 900, GENTLE_MS = 5000 };
+enum { WAIT_MS = 900, GENTLE_MS = 5000, EXIT_MS = 10000 };
 
 struct ending {
     struct reaping *reaping;
@@ -42,6 +47,51 @@ static void reaping_free(struct reaping *reaping)
     free(reaping);
 }
 
+/* ---- exit --------------------------------------------------------------------------------------------------- */
+
+/* Lists that their callers have abandoned and whose threads still run. */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int left;
+    pid_t process; /* that waits at its exit; a forked one has none of the threads */
+} background = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static struct timespec after_ms(clockid_t clock, int ms)
+{
+    struct timespec until;
+    clock_gettime(clock, &until);
+    until.tv_sec += ms / 1000;
+    until.tv_nsec += ms % 1000 * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    return until;
+}
+
+static void wait_at_exit(void)
+{
+    if (background.process != getpid()) return;
+    struct timespec until = after_ms(CLOCK_REALTIME, EXIT_MS);
+    pthread_mutex_lock(&background.lock);
+    while (background.left > 0 && pthread_cond_timedwait(&background.changed, &background.lock, &until) == 0) continue;
+    if (background.left > 0)
+        fprintf(stderr, "tutti: nccl: communicators have not ended %d ms after the exit began; it goes on\n", EXIT_MS);
+    pthread_mutex_unlock(&background.lock);
+}
+
+/* Counts a list that continues in the background, or one that has ended.  The handler is registered late, so that it
+ * runs before those of NCCL and the driver. */
+static void count_background(int change)
+{
+    pthread_mutex_lock(&background.lock);
+    background.left += change;
+    bool first = change > 0 && background.process != getpid();
+    if (first) background.process = getpid();
+    pthread_cond_broadcast(&background.changed);
+    pthread_mutex_unlock(&background.lock);
+    if (first) atexit(wait_at_exit);
+}
+
 /* ---- threads ----------------------------------------------------------------------------------------------- */
 
 static void finish_thread(struct reaping *reaping)
@@ -52,7 +102,9 @@ static void finish_thread(struct reaping *reaping)
     bool last = --reaping->threads == 0 && reaping->left;
     pthread_cond_signal(&reaping->changed);
     pthread_mutex_unlock(&reaping->lock);
-    if (last) reaping_free(reaping);
+    if (!last) return;
+    reaping_free(reaping);
+    count_background(-1);
 }
 
 /* Runs fn on a thread, or inline if none can be created. */
@@ -169,15 +221,12 @@ void ncclb_reap_add(struct reaping *reaping, struct ncclb_comm_stream *cs, bool 
 /* Returns true if all threads finished in time; otherwise the last thread frees the shared state. */
 static bool wait_bounded(struct reaping *reaping)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += (long)WAIT_MS * 1000000;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
+    struct timespec until = after_ms(CLOCK_MONOTONIC, WAIT_MS);
     pthread_mutex_lock(&reaping->lock);
     while (reaping->threads > 0 && pthread_cond_timedwait(&reaping->changed, &reaping->lock, &until) == 0) continue;
     bool done = reaping->threads == 0;
     reaping->left = !done;
+    if (!done) count_background(1); /* before its last thread can see that it is left */
     pthread_mutex_unlock(&reaping->lock);
     if (done) reaping_free(reaping);
     return done;
@@ -193,9 +242,10 @@ bool ncclb_reap(struct ncclb_group *group, struct reaping *reaping)
     if (gentle > 0) run_on_thread(reaping, end_gently, reaping);
     bool done = wait_bounded(reaping);
     if (!done)
-        TUTTI_LOG_AS(
-            group->host, "nccl", 1,
-            "nccl: ending %d communicator%s of group %s takes longer than %d ms; it continues in the background", n,
-            n == 1 ? "" : "s", group->info.name, WAIT_MS);
+        TUTTI_LOG_AS(group->host, "nccl", 1,
+                     "nccl: ending %d communicator%s of group %s takes longer than %d ms; it continues in the "
+                     "background, and the "
+                     "program's exit waits for it up to %d ms",
+                     n, n == 1 ? "" : "s", group->info.name, WAIT_MS, EXIT_MS);
     return done;
 }

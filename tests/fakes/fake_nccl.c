@@ -2,6 +2,7 @@
 #include "fake_nccl.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,6 +122,7 @@ static ncclResult_t attach(ncclComm_t comm)
     close(file);
     if (memory == MAP_FAILED) return ncclSystemError;
     comm->region = memory;
+    atomic_store(&comm->region->process[comm->rank], getpid());
     atomic_fetch_add(&comm->region->joined, 1);
     return ncclSuccess;
 }
@@ -334,7 +336,16 @@ static bool is_busy(ncclComm_t comm)
 
 static void leave(ncclComm_t comm)
 {
-    if (comm->region != NULL) atomic_fetch_add(&comm->region->left, 1);
+    if (comm->region != NULL) atomic_store(&comm->region->process[comm->rank], 0);
+}
+
+static bool all_have_left(ncclComm_t comm)
+{
+    for (int r = 0; r < comm->n; r++) {
+        int process = atomic_load(&comm->region->process[r]);
+        if (process != 0 && kill(process, 0) == 0) return false;
+    }
+    return true;
 }
 
 static void *finalize_main(void *argument)
@@ -355,11 +366,32 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm)
     return ncclInProgress;
 }
 
+static atomic_int ending;
+static atomic_int ending_process;
+
+/* NCCL and the driver clean up in the exit, and a thread that still ends a communicator then crashes. */
+static void clean_up(void)
+{
+    if (atomic_load(&ending) == 0 || atomic_load(&ending_process) != getpid()) return;
+    fprintf(stderr, "FAKE NCCL: the process exits while a thread ends a communicator\n");
+    abort();
+}
+
+__attribute__((constructor)) static void clean_up_in_the_exit(void)
+{
+    atexit(clean_up);
+}
+
 ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
     if (!fake_is_free(comm)) return ncclInvalidArgument;
-    for (int i = 0; i < 20000 && atomic_load(&comm->region->left) < comm->n; i++) usleep(1000);
+    long late_ms = fake_fault("late", comm->rank);
+    atomic_store(&ending_process, getpid());
+    atomic_fetch_add(&ending, 1);
+    if (late_ms > 0) usleep((useconds_t)late_ms * 1000);
+    for (int i = 0; i < 20000 && !all_have_left(comm); i++) usleep(1000);
     fake_release(comm);
+    atomic_fetch_sub(&ending, 1);
     return ncclSuccess;
 }
 

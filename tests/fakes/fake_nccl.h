@@ -3,14 +3,15 @@
  *
  * NCCL's demands are checked.  A communicator must be polled until it is ready, and again after its first operation,
  * which makes its connections, and during a split or the registration of a window.  All ranks must take part in those
- * two, and nothing may run during a split.  Destroying a communicator waits for its peers' goodbyes (ncclCommFinalize),
- * and aborting one waits for the whole device.
+ * two, and nothing may run during a split.  Destroying a communicator waits for the goodbyes of living peers
+ * (ncclCommFinalize), and aborting one waits for the whole device.
  *
  *   FAKE_NCCL_FAULT=KIND@RANK:N   on that rank of a communicator:
  *      error@R:N   its Nth operation meets an asynchronous error
  *      hang@R:N    its Nth operation never ends
  *      slow@R:N    each operation begins N milliseconds late
  *      oom@R:0     its communicators find no memory
+ *      late@R:N    ncclCommDestroy takes N milliseconds more; an exit under it aborts the process
  *   FAKE_NCCL_LATE_US=N           every call answers ncclInProgress.  A separate thread puts the operation into its
  *                                 stream N microseconds later, as NCCL does from 2.23 on
  *   FAKE_NCCL_VERSION=22809       the reported version.  Before 22700, a thread may begin nothing while something of
@@ -65,7 +66,8 @@ struct fake_choice {
 };
 
 struct fake_region {
-    atomic_int joined, left; /* number of ranks that have joined or left */
+    atomic_int joined;              /* number of ranks that have joined */
+    atomic_int process[FAKE_RANKS]; /* of the ranks that have joined and not left */
     struct fake_choice split[2][FAKE_RANKS];
     struct fake_box box[]; /* index: from * n + to */
 };
