@@ -16,18 +16,23 @@ struct device_case {
     case_fn fn;
 };
 
-/* Tables that end with an entry without a name: for the nccl backend, and for staging. */
-extern const struct device_case nccl_cases[], stage_cases[];
+/* Tables that end with an entry without a name: for the nccl backend, for staging, and faults. */
+extern const struct device_case nccl_cases[], stage_cases[], fault_cases[];
 
 /* nccl_cases.c */
 case_body case_reductions, case_bool, case_counts, case_moves, case_uneven, case_messages, case_groups, case_refused;
 
 /* stream_cases.c */
-case_body case_streams, case_duration, case_capture, case_capture_legacy, case_coalesced;
+case_body case_streams, case_crowded, case_crowded_reversed, case_duration, case_capture, case_capture_legacy,
+    case_coalesced;
 
 /* stage_cases.c */
 case_body case_bitwise, case_beyond_nccl, case_large, case_in_order, case_staged_streams, case_message_order,
     case_mixed, case_coalesced_mixed, case_staged_refused;
+
+/* fault_cases.c */
+case_body case_late_in_stream, case_late_async, case_late_coalesced, case_killed, case_full_stream,
+    case_full_stream_late, case_many;
 
 /* ---- what several cases use ----------------------------------------------------------------------------------- */
 

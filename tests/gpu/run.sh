@@ -3,15 +3,19 @@
 #
 #     tests/gpu/run.sh --pack DIR [BUILD]   on the machine that builds: copies the programs, and libraries that the
 #                                           other machine may lack, into DIR.  BUILD is a build folder (build)
-#     tests/gpu/run.sh DIR [PART..]         on the machine with the GPU; PARTs: cases two staged eager shared refuse
-#                                           examples bench overhead
+#     tests/gpu/run.sh DIR [PART..]         on the machine with the GPU; PARTs: cases two staged eager windows
+#                                           shared refuse examples faults bench overhead
 #
-# Prints one line a check, and at the end how many failed.  Only a dry run of this script uses the stand-ins of
-# tests/fakes: TUTTI_GPU_DRY_RUN=1 and their folder in LD_LIBRARY_PATH.
+# Prints one line a check, and at the end how many failed.  TUTTI_GPU_JOBS checks (4) run at a time, and
+# TUTTI_GPU_LOGS names a folder for their output.  Only a dry run of this script uses the stand-ins of tests/fakes:
+# TUTTI_GPU_DRY_RUN=1 and their folder in LD_LIBRARY_PATH.
 set -u
+export LC_ALL=C # one order of lines on both machines
 
 # Removes output of an example that differs between runs.
-varies='overlap|seconds|took| s$'
+steady() {
+    sed 's/  [0-9.]* s, .* waiting .*//' | grep -Ev 'overlap|seconds|took| s$' | sort
+}
 
 pack() {
     local dir=$1 build=${2:-build} name ranks
@@ -25,13 +29,16 @@ pack() {
         cp "$build/examples/$name" "$dir/examples"
         for ranks in 1 2; do
             [[ $name == send_recv || $name == isend_irecv ]] && [[ $ranks == 1 ]] && continue
-            "$build/bin/tutti-run" -n $ranks "$build/examples/$name" tcp 2>/dev/null | grep -Ev "$varies" | sort >"$dir/expected/$name.$ranks"
+            "$build/bin/tutti-run" -n $ranks "$build/examples/$name" tcp 2>/dev/null | steady >"$dir/expected/$name.$ranks"
         done
     done
     cp "$(dirname "$0")/../../examples/data/digits.csv" "$dir/examples/data"
-    # tcp loads libfabric by its name, and only for other hosts, so it is not needed here
-    ldd "$dir"/bin/* "$dir"/lib/*.so "$dir"/lib/tutti/*.so | awk '/libuv|libsodium/ {print $3}' | sort -u |
-        xargs -r -I{} cp -L {} "$dir/lib"
+    cp -L "$build"/lib/libtutti_train.so.1 "$dir/lib"
+    # all but the C library, which is the other machine's own, and what MPI needs; tcp loads libfabric by its name, and
+    # only for other hosts
+    rm -f "$dir"/lib/tutti/*mpi*
+    ldd "$dir"/bin/* "$dir"/lib/*.so "$dir"/lib/tutti/*.so | awk '$3 ~ /^\// {print $3}' | sort -u |
+        grep -vE '/(libc|libm|libtutti[^/]*)\.so' | xargs -r -I{} cp -L {} "$dir/lib"
     cp "$0" "$dir/run.sh"
     strip --strip-debug "$dir"/bin/* "$dir"/examples/* "$dir"/lib/*.so* "$dir"/lib/tutti/*.so 2>/dev/null
     du -sh "$dir"
@@ -45,7 +52,7 @@ fi
 
 dir=$(cd "${1:?a folder made by --pack}" && pwd)
 shift
-parts=" ${*:-cases two staged eager shared refuse examples bench overhead} "
+parts=" ${*:-cases two staged eager windows shared refuse examples faults bench overhead} "
 unset TUTTI_FAKES
 # Finds NCCL and the driver outside the loader's folders: in a Python package, in a mounted folder.  Leaves out the
 # toolkit's forward-compatibility driver, which fails with another kernel module than its own.
@@ -55,36 +62,53 @@ find_library() {
         -not -path '*/compat/*' -print 2>/dev/null | head -1 | xargs -r dirname
 }
 extra=$( (find_library libcuda.so.1; find_library libnccl.so.2) | sort -u | tr '\n' ':')
-export LD_LIBRARY_PATH=$dir/lib:$extra${LD_LIBRARY_PATH:-}
+export LD_LIBRARY_PATH=$dir/lib:${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$extra
 export TUTTI_BACKEND_PATH=$dir/lib/tutti
 export NCCL_SOCKET_IFNAME=${NCCL_SOCKET_IFNAME:-lo}
 export NCCL_NET=${NCCL_NET:-Socket} # neither InfiniBand nor a cloud's plug-in, because both ranks are on one host
 export TUTTI_LOG=${TUTTI_LOG:-warn}
 run=$dir/bin/tutti-run
-failed=0
+logs=${TUTTI_GPU_LOGS:-$(mktemp -d)}
+mkdir -p "$logs"
+rm -f "$logs/failed"
 # Two ranks share one GPU, and NCCL treats each as a host.
 two="exec env LOCAL_RANK=0 NCCL_HOSTID=tutti-\$RANK"
 
-check() { # NAME COMMAND..: prints the output on failure
-    local name=$1 out rc begin=$SECONDS
-    shift
-    out=$("$@" 2>&1)
-    rc=$?
-    if [ -z "${TUTTI_GPU_DRY_RUN:-}" ] && grep -q FAKE <<<"$out"; then rc="a stand-in was used"; fi
-    if [ "$rc" = 0 ]; then
-        printf 'ok   %-26s %3d s\n' "$name" $((SECONDS - begin))
+report() { # NAME SECONDS RC LOG: prints a check's line, and the end of its output if it failed
+    if [ "$3" = 0 ]; then
+        printf 'ok   %-26s %3d s\n' "$1" "$2"
     else
-        failed=$((failed + 1))
-        printf 'FAIL %-26s %3d s, %s\n' "$name" $((SECONDS - begin)) "$rc"
-        tail -8 <<<"$out" | cut -c1-400
+        printf 'FAIL %-26s %3d s, %s\n%s\n' "$1" "$2" "$3" "$(tail -8 "$4" | cut -c1-400)"
+        echo "$1" >>"$logs/failed"
     fi
+}
+
+run_check() { # NAME COMMAND..
+    local name=$1 log=$logs/${1//[^a-zA-Z0-9]/_} rc begin=$SECONDS
+    shift
+    "$@" >"$log" 2>&1
+    rc=$?
+    if [ -z "${TUTTI_GPU_DRY_RUN:-}" ] && grep -q FAKE "$log"; then rc="a stand-in was used"; fi
+    report "$name" $((SECONDS - begin)) "$rc" "$log"
+}
+
+check() { # NAME COMMAND..: runs it beside the others
+    while [ "$(jobs -rp | wc -l)" -ge "${TUTTI_GPU_JOBS:-4}" ]; do wait -n; done
+    run_check "$@" &
+}
+
+survives() { # COMMAND..: rank 0 completes its case, although rank 1 dies
+    local out
+    out=$("$@" 2>&1)
+    echo "$out"
+    grep -q 'case .* rank 0 of 2: ok' <<<"$out" && ! grep -q 'rank 0 .* died' <<<"$out"
 }
 
 same() { # EXPECTED COMMAND..: compares the sorted output with that of the example on tcp
     local expected=$1 out
     shift
     out=$(timeout 150 "$@") || return
-    diff <(grep -Ev "$varies" <<<"$out" | sort) "$expected"
+    diff <(steady <<<"$out") "$expected"
 }
 
 want() { [[ $parts == *" $1 "* ]]; }
@@ -95,13 +119,8 @@ TUTTI_LOG=info "$run" -n 1 "$dir/bin/nccl_cases" bool 2>&1 | grep -m1 -o 'nccl: 
 
 if want refuse; then # refused before NCCL is called
     out=$(timeout 30 "$run" -n 2 bash -c "exec env LOCAL_RANK=0 '$dir/examples/all_reduce' nccl" 2>&1)
-    if grep -q 'ranks 0 and 1 both use one GPU' <<<"$out"; then
-        echo 'ok   two ranks on one GPU are refused'
-    else
-        failed=$((failed + 1))
-        echo 'FAIL two ranks on one GPU are not refused'
-        tail -5 <<<"$out"
-    fi
+    grep -q 'ranks 0 and 1 both use one GPU' <<<"$out"
+    report 'two ranks on one GPU are refused' 0 $? <(cat <<<"$out")
 fi
 if want cases; then
     for name in moves reductions bool uneven streams coalesced capture capture_legacy groups duration refused; do
@@ -109,7 +128,7 @@ if want cases; then
     done
 fi
 if want two; then
-    for name in bool moves reductions uneven messages streams coalesced capture capture_legacy groups duration refused; do
+    for name in bool moves reductions uneven messages streams crowded coalesced capture capture_legacy groups duration refused; do
         check "case $name, 2 ranks" timeout 150 "$run" -n 2 bash -c "$two '$dir/bin/nccl_cases' $name"
     done
 fi
@@ -129,6 +148,13 @@ fi
 if want eager; then # communicators open with their groups, those of subgroups by ncclCommSplit
     for name in groups coalesced; do
         check "eager $name, 2 ranks" timeout 150 "$run" -n 2 bash -c "export TUTTI_NCCL_EAGER=1; $two '$dir/bin/nccl_cases' $name"
+    done
+fi
+if want windows; then # tutti_alloc's memory is registered as windows
+    for name in moves reductions coalesced; do
+        for n in 1 2; do
+            check "windows $name, $n" timeout 150 "$run" -n $n bash -c "export TUTTI_NCCL_WINDOWS=1; $two '$dir/bin/nccl_cases' $name"
+        done
     done
 fi
 if want shared; then # NCCL 2.30 and newer let ranks share a GPU by themselves
@@ -153,6 +179,21 @@ if want examples; then
         done
     done
 fi
+if want faults; then # prints what was measured, too
+    for name in many full_stream full_stream_late late_in_stream late_async late_coalesced; do
+        check "fault $name" timeout 100 "$run" -n 2 bash -c "$two '$dir/bin/nccl_cases' $name"
+    done
+    for ms in 0 1 3 10 30 100 300; do
+        check "fault killed after $ms ms" survives timeout 100 "$run" --on-failure continue -n 2 bash -c \
+            "export TUTTI_KILL_MS=$ms; $two '$dir/bin/nccl_cases' killed"
+    done
+    wait
+    for log in "$logs"/fault_*; do
+        echo "${log##*/}"
+        cut -c1-300 "$log" | sed 's/^/    /'
+    done
+fi
+wait
 if want overhead; then
     timeout 150 "$run" -n 1 --no-prefix "$dir/bin/nccl_overhead" $((1 << 30)) 2>&1 | tail -12
     timeout 150 "$run" -n 2 --no-prefix bash -c "$two '$dir/bin/nccl_overhead' $((16 << 20))" 2>&1 | tail -12
@@ -162,5 +203,6 @@ if want bench; then
     timeout 100 "$run" -n 1 --no-prefix "$dir/bin/tutti-bench" --backend nccl ${sizes/=/ } 2>&1 | tail -45
     timeout 150 "$run" -n 2 --no-prefix bash -c "$two '$dir/bin/tutti-bench' --backend nccl ${sizes/=/ }" 2>&1 | tail -45
 fi
+failed=$(wc -l 2>/dev/null <"$logs/failed" || echo 0)
 echo "$failed checks failed"
 exit $((failed > 0))

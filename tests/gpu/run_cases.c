@@ -4,19 +4,17 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "gpu/cases.h"
+#include "monotonic.h"
 
 static int run(const struct device_case *one, int rank, int size)
 {
-    struct timespec begin, end;
-    clock_gettime(CLOCK_MONOTONIC, &begin);
+    double begin = monotonic_s();
     int line = one->fn(NULL, rank, size);
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    double s = (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) / 1e9;
     if (rank == 0 || line != 0)
-        printf("case %-14s rank %d of %d: %s (%.2f s)\n", one->name, rank, size, line == 0 ? "ok" : "FAILED", s);
+        printf("case %-14s rank %d of %d: %s (%.2f s)\n", one->name, rank, size, line == 0 ? "ok" : "FAILED",
+               monotonic_s() - begin);
     return line;
 }
 
@@ -37,12 +35,14 @@ static int run_cases(const char *name, int rank, int size)
 {
     int found = run_named(nccl_cases, name, rank, size);
     if (found == 0) found = run_named(stage_cases, name, rank, size);
+    if (found == 0) found = run_named(fault_cases, name, rank, size);
     if (found == 0) fprintf(stderr, "there is no case \"%s\"\n", name);
     return found <= 0;
 }
 
 int main(int argc, char **argv)
 {
+    setvbuf(stdout, NULL, _IOLBF, 0); /* a case may end the process */
     if (!cu_load()) return 77;
     TUTTI_CHECK(tutti_init_process_group(argc > 2 ? argv[2] : "nccl", NULL));
     int rank = tutti_get_rank(NULL), size = tutti_get_world_size(NULL), device = tutti_get_device(NULL).index;

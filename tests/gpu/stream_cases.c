@@ -84,6 +84,51 @@ int case_streams(tutti_group *group, int rank, int size)
     return 0;
 }
 
+/* Receives that wait in more streams than the device has queues delay no other operation. */
+static int crowd(tutti_group *group, int rank, int size, bool reversed)
+{
+    enum { SUBGROUPS = 12 };
+    tutti_group *sub[SUBGROUPS] = {NULL};
+    tutti_work *works[SUBGROUPS];
+    tutti_tensor x = on_device(group, SUBGROUPS, TUTTI_INT32), y = on_device(group, 1000, TUTTI_INT32);
+    tutti_opts opts = {.group = group, .timeout_ms = 30000};
+    for (int g = 0; g < SUBGROUPS && size > 1; g++) {
+        EXPECT(tutti_new_group((int[]){0, 1}, 2, &(tutti_group_opts){.parent = group}, &sub[g]) == TUTTI_OK);
+        if (rank == 0) EXPECT(tutti_send(part(x, g, 1), 1, &(tutti_opts){.group = sub[g]}) == TUTTI_OK); /* connects */
+        if (rank == 1) EXPECT(tutti_recv(part(x, g, 1), 0, &(tutti_opts){.group = sub[g]}) == TUTTI_OK);
+    }
+    EXPECT(tutti_all_reduce(y, TUTTI_SUM, &opts) == TUTTI_OK);
+    wait_stream(NULL);
+    fill(x, of_rank, (int[]){rank, 0});
+    fill(y, of_rank, (int[]){rank, 1});
+    for (int g = 0; g < SUBGROUPS && rank == 1; g++)
+        EXPECT(tutti_irecv(part(x, g, 1), 0, &(tutti_opts){.group = sub[g]}, &works[g]) == TUTTI_OK);
+    EXPECT(tutti_all_reduce(y, TUTTI_SUM, &opts) == TUTTI_OK);
+    EXPECT(tutti_barrier(&opts) == TUTTI_OK);
+    for (int i = 0; i < SUBGROUPS && rank == 0 && size > 1; i++) {
+        int g = reversed ? SUBGROUPS - 1 - i : i;
+        EXPECT(tutti_send(part(x, g, 1), 1, &(tutti_opts){.group = sub[g]}) == TUTTI_OK);
+    }
+    if (rank == 1) EXPECT(tutti_wait_all(works, SUBGROUPS, 30000) == TUTTI_OK);
+    wait_stream(NULL);
+    EXPECT(rank > 1 || holds(x, of_rank, (int[]){0, 0}));
+    EXPECT(holds(y, reduced, (int[]){0, 1, TUTTI_SUM, size}));
+    for (int g = 0; g < SUBGROUPS; g++) EXPECT(sub[g] == NULL || tutti_destroy_process_group(sub[g]) == TUTTI_OK);
+    drop(group, x);
+    drop(group, y);
+    return 0;
+}
+
+int case_crowded(tutti_group *group, int rank, int size)
+{
+    return crowd(group, rank, size, false);
+}
+
+int case_crowded_reversed(tutti_group *group, int rank, int size)
+{
+    return crowd(group, rank, size, true);
+}
+
 /* Measures the time on the device only: earlier work of the stream does not count. */
 int case_duration(tutti_group *group, int rank, int size)
 {
