@@ -172,6 +172,15 @@ static enum ncclb_place poll_briefly(struct ncclb_comm_stream *cs, int64_t most_
     return place;
 }
 
+/* True if NCCL still works on a call that returned this result.  Before 2.24, ncclSend and ncclRecv return ncclSuccess
+ * although they connect on a thread of NCCL's. */
+static bool is_under_way(struct ncclb_comm_stream *cs, ncclResult_t result)
+{
+    ncclResult_t state = result;
+    if (ncclb_lib.version < 22400 && result == ncclSuccess) ncclb_lib.ncclCommGetAsyncError(cs->comm, &state);
+    return state != ncclSuccess;
+}
+
 /* Returns an enum ncclb_place, or an error. */
 static int issue(struct ncclb_comm_stream *cs, const tutti_op *op, CUevent after, bool capturing)
 {
@@ -188,7 +197,7 @@ static int issue(struct ncclb_comm_stream *cs, const tutti_op *op, CUevent after
     if (result != ncclSuccess && result != ncclInProgress)
         return ncclb_comm_stream_failed(cs, "cannot start an operation", result);
     if (cs->group->coalescing) return NCCLB_GATHERED;
-    return result == ncclInProgress ? poll_briefly(cs, SOON_NS) : NCCLB_ENQUEUED;
+    return is_under_way(cs, result) ? poll_briefly(cs, SOON_NS) : NCCLB_ENQUEUED;
 }
 
 static int finish(struct ncclb_comm_stream *cs, const tutti_op *op, tutti_request *request, bool capturing)

@@ -44,15 +44,13 @@ static bool is_under_way(const struct ncclComm *comm)
 
 void fake_job_begin(ncclComm_t *comms, int n)
 {
-    int version = 0;
-    ncclGetVersion(&version);
     pthread_mutex_lock(&lock);
     jobs++;
     for (int i = 0; i < n; i++) {
         comms[i]->caller = pthread_self();
         comms[i]->job = jobs;
     }
-    for (ncclComm_t other = all; other != NULL && version < 22700; other = other->next)
+    for (ncclComm_t other = all; other != NULL && fake_version() < NCCL_VERSION(2, 27, 0); other = other->next)
         if (other->job != 0 && other->job != jobs && pthread_equal(other->caller, pthread_self()) &&
             is_under_way(other))
             fake_misused("a thread starts a call while another of its calls is pending");

@@ -23,10 +23,15 @@ long fake_fault(const char *kind, int rank)
     return strcmp(what, kind) == 0 && on == rank ? number : -1;
 }
 
-ncclResult_t ncclGetVersion(int *version)
+int fake_version(void)
 {
     const char *text = getenv("FAKE_NCCL_VERSION");
-    *version = text != NULL ? atoi(text) : NCCL_VERSION_CODE;
+    return text != NULL ? atoi(text) : NCCL_VERSION_CODE;
+}
+
+ncclResult_t ncclGetVersion(int *version)
+{
+    *version = fake_version();
     return ncclSuccess;
 }
 
@@ -60,9 +65,7 @@ ncclResult_t ncclMemAlloc(void **memory, size_t bytes)
 {
     enum { UNIT = 512 << 20 };
     CUdeviceptr at = 0;
-    int version = 0;
-    ncclGetVersion(&version);
-    if (version < 22600) bytes = (bytes + UNIT - 1) / UNIT * UNIT;
+    if (fake_version() < NCCL_VERSION(2, 26, 0)) bytes = (bytes + UNIT - 1) / UNIT * UNIT;
     atomic_fetch_add(&allocated, bytes);
     CUresult result = cuMemAlloc(&at, bytes);
     *memory = (void *)at;

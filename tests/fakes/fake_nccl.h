@@ -15,7 +15,8 @@
  *   FAKE_NCCL_LATE_US=N           every call answers ncclInProgress.  A separate thread puts the operation into its
  *                                 stream N microseconds later, as NCCL does from 2.23 on
  *   FAKE_NCCL_VERSION=22809       the reported version.  Before 22700, a thread may begin nothing while something of
- *                                 another call of its own is under way
+ *                                 another call of its own is under way.  Before 22400, ncclSend and ncclRecv return
+ *                                 ncclSuccess although they are
  */
 #ifndef FAKE_NCCL_H
 #define FAKE_NCCL_H
@@ -142,6 +143,9 @@ bool fake_is_free(ncclComm_t comm);
 /* Starts a thread that works on the communicator, and enqueues the operations that waited for its connections. */
 void fake_begin_working(ncclComm_t comm, void *(*fn)(void *), void *argument);
 void fake_enqueue_held(ncclComm_t comm);
+
+/* Returns the version that is reported. */
+int fake_version(void);
 
 /* Returns the number of splits in this process, for tests. */
 int fake_nccl_splits(void);
