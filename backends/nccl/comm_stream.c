@@ -1,3 +1,4 @@
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,12 +64,32 @@ bool ncclb_comm_stream_is_free(const struct ncclb_comm_stream *cs)
 
 /* ---- opening ----------------------------------------------------------------------------------------------- */
 
+/* Streams share the device's queues, and what waits at the head of a queue delays all behind it: on an H100, twelve
+ * waiting receives stopped an all_reduce with 8 queues, not with 32. */
+static atomic_int message_streams;
+
+static void warn_if_crowded(const struct ncclb_comm_stream *cs, int streams)
+{
+    enum { USUAL = 8 };
+    static atomic_bool warned;
+    const char *text = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    int queues = text != NULL ? atoi(text) : USUAL;
+    if (streams < queues || atomic_exchange_explicit(&warned, true, memory_order_relaxed)) return;
+    TUTTI_LOG_AS(cs->group->host, "nccl", 1,
+                 "nccl: messages use %d streams now, but the device has %d queues for streams, and receives that wait "
+                 "in all of them stop every other operation; set CUDA_DEVICE_MAX_CONNECTIONS to more, at most 32, "
+                 "before the program uses CUDA",
+                 streams, queues);
+}
+
 static int create_stream(struct ncclb_comm_stream *cs)
 {
     int least = 0, greatest = 0;
     driver.cuCtxGetStreamPriorityRange(&least, &greatest);
     CUresult result = driver.cuStreamCreateWithPriority(&cs->stream, CU_STREAM_NON_BLOCKING,
                                                         cs->group->info.high_priority ? greatest : least);
+    if (result == CUDA_SUCCESS && cs != &cs->group->main)
+        warn_if_crowded(cs, atomic_fetch_add_explicit(&message_streams, 1, memory_order_relaxed) + 1);
     if (result == CUDA_SUCCESS) result = driver.cuEventCreate(&cs->entry, CU_EVENT_DISABLE_TIMING);
     return result == CUDA_SUCCESS ? TUTTI_OK : device_failed(&cs->group->device, "cannot create a stream", result);
 }
@@ -212,6 +233,8 @@ void ncclb_comm_stream_close(struct ncclb_comm_stream *cs)
     if (cs->state != NCCLB_CLOSED) TAILQ_REMOVE(&cs->group->open, cs, link);
     if (cs->entry != NULL) driver.cuEventDestroy(cs->entry);
     if (cs->begin != NULL) driver.cuEventDestroy(cs->begin);
+    if (cs->stream != NULL && cs != &cs->group->main)
+        atomic_fetch_sub_explicit(&message_streams, 1, memory_order_relaxed);
     if (cs->stream != NULL) driver.cuStreamDestroy(cs->stream);
     ncclb_proxy_stop(cs->proxy);
     cs->proxy = NULL;

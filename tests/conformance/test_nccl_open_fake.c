@@ -184,6 +184,26 @@ static void test_priority(void **state)
     run_ranks("nccl", 1, priority, 10000);
 }
 
+static void count_crowds(const tutti_log_line *line, void *argument)
+{
+    if (strstr(line->text, "CUDA_DEVICE_MAX_CONNECTIONS") != NULL) atomic_fetch_add((atomic_int *)argument, 1);
+}
+
+/* More streams of messages than queues are reported once. */
+static void test_crowd(void **state)
+{
+    static atomic_int warnings;
+    (void)state;
+    tutti_set_logger(count_crowds, &warnings);
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
+    run_ranks("nccl", 2, case_crowded, 20000);
+    assert_int_equal(atomic_load(&warnings), 0);
+    unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    for (int i = 0; i < 2; i++) run_ranks("nccl", 2, case_crowded, 20000);
+    assert_int_equal(atomic_load(&warnings), 1);
+    tutti_set_logger(NULL, NULL);
+}
+
 static void test_no_such_gpu(void **state)
 {
     tutti_store *store = NULL;
@@ -202,7 +222,8 @@ int main(void)
     if (!fakes_are_here()) return 77;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_gpu_for_two), cmocka_unit_test(test_eager),    cmocka_unit_test(test_windows),
-        cmocka_unit_test(test_shrink),          cmocka_unit_test(test_priority), cmocka_unit_test(test_no_such_gpu),
+        cmocka_unit_test(test_shrink),          cmocka_unit_test(test_priority), cmocka_unit_test(test_crowd),
+        cmocka_unit_test(test_no_such_gpu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -165,24 +165,29 @@ static void sets_the_variables(void **state)
 {
     (void)state;
     unsetenv("OMP_NUM_THREADS");
+    unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
     struct launch launch =
         RUN("-n", "2", "sh", "-c",
             "echo $RANK/$WORLD_SIZE local $LOCAL_RANK/$LOCAL_WORLD_SIZE node $NODE_RANK $GROUP_RANK at $MASTER_ADDR "
-            "hosted $TUTTI_STORE_HOSTED omp $OMP_NUM_THREADS; test $MASTER_PORT -gt 0 && echo port");
+            "hosted $TUTTI_STORE_HOSTED omp $OMP_NUM_THREADS "
+            "queues $CUDA_DEVICE_MAX_CONNECTIONS; test $MASTER_PORT -gt 0 && echo port");
     assert_int_equal(launch.status, 0);
-    assert_has(&launch.out, "[0] 0/2 local 0/2 node 0 0 at 127.0.0.1 hosted 1 omp 1\n");
-    assert_has(&launch.out, "[1] 1/2 local 1/2 node 0 0 at 127.0.0.1 hosted 1 omp 1\n");
+    assert_has(&launch.out, "[0] 0/2 local 0/2 node 0 0 at 127.0.0.1 hosted 1 omp 1 queues 32\n");
+    assert_has(&launch.out, "[1] 1/2 local 1/2 node 0 0 at 127.0.0.1 hosted 1 omp 1 queues 32\n");
     assert_int_equal(text_count(launch.out.data, "] port\n"), 2);
     launch_free(&launch);
     setenv("RANK", "77", 1); /* an older value is replaced */
     setenv("OMP_NUM_THREADS", "5", 1);
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "4", 1);
     launch = RUN("-n", "2", "env"); /* a shell would hide a duplicate variable */
     assert_has(&launch.out, "[1] RANK=1\n");
     assert_int_equal(text_count(launch.out.data, "] RANK="), 2);
     assert_int_equal(text_count(launch.out.data, "] OMP_NUM_THREADS=5\n"), 2);
+    assert_int_equal(text_count(launch.out.data, "] CUDA_DEVICE_MAX_CONNECTIONS=4\n"), 2);
     launch_free(&launch);
     unsetenv("RANK");
     unsetenv("OMP_NUM_THREADS");
+    unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
 }
 
 static void gives_all_ranks_one_sealed_token(void **state)

@@ -101,6 +101,8 @@ char **environment_of(const struct options *options, const struct round *round, 
     set_int(environment, "TUTTI_STDOUT_FD", out_fd); /* for data, which must get no prefix and go to no log */
     /* As torchrun does: ranks that each start a thread per core would delay each other. */
     if (options->nproc > 1 && !exports_get(exports, "OMP_NUM_THREADS")) set_int(environment, "OMP_NUM_THREADS", 1);
+    /* Receives that wait in as many streams as the device has queues would stop all other work: see docs/nccl.md. */
+    if (!exports_get(exports, "CUDA_DEVICE_MAX_CONNECTIONS")) set_int(environment, "CUDA_DEVICE_MAX_CONNECTIONS", 32);
     return environment;
 }
 

@@ -129,7 +129,7 @@ static void add_hosts(struct words *words, const struct mpi *mpi, const struct h
 /* Adds the names of the variables that other hosts get.  MPICH's launcher passes all. */
 static void add_variables(struct words *words, const struct options *options)
 {
-    static const char *const more[] = {"TUTTI_TOKEN_FILE", "OMP_NUM_THREADS"};
+    static const char *const more[] = {"TUTTI_TOKEN_FILE", "OMP_NUM_THREADS", "CUDA_DEVICE_MAX_CONNECTIONS"};
     char **list = exports_for_hosts(&options->exports);
     for (char **entry = list; *entry; entry++) {
         add(words, "-x");
@@ -183,6 +183,7 @@ static void set_variables(const struct options *options, int most_on_a_host)
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) unsetenv(ours[i]);
     if (options->token_file) setenv("TUTTI_TOKEN_FILE", options->token_file, 1);
     if (most_on_a_host > 1) setenv("OMP_NUM_THREADS", "1", 0);
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 }
 
 const char *mpi_start_instead(struct options *options)
