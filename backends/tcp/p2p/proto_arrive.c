@@ -208,7 +208,9 @@ static void handle_cts(struct proto *proto, const struct transport_header *heade
         proto_start_write(proto, op, header);
         return;
     }
+    uint64_t id = op->id;
     proto_send_nack(proto, peer_of(header), KIND_NACK_RECV, header->id, op->request);
+    if (proto_op_find(proto, id) != op) return; /* the link was dropped, for lack of memory */
     proto_finish(proto, op->request, proto_fail_mismatch(proto, op->request, header));
 }
 
