@@ -1,7 +1,8 @@
 /* Out of memory.  The segment, or a group's collective segment, is refused as on a full machine.  The ranks use
- * libfabric, or messages, log that once, and never touch refused memory (SIGBUS).  A rank without memory for incoming
- * byte strings aborts the group. */
+ * libfabric, or messages, log that once, and never touch refused memory (SIGBUS).  A rank without memory for the first
+ * message to a peer loses the peer, and one without memory for incoming byte strings aborts the group. */
 #include "procs.h"
+#include "tcp/shm/coll/coll.h"
 #include "text.h"
 
 #include <fcntl.h>
@@ -11,10 +12,11 @@
 
 /* ---- a machine without memory -------------------------------------------------------------------------------- */
 
-enum { PLENTY = 1000 };
+enum { PLENTY = 1000, RANKS = 3 };
 
-/* How many of the replaced calls of each kind still succeed. */
-static int given_memfds, given_ranges;
+/* How many of the replaced calls of each kind still succeed.  Areas are parts of the segment for messages: see
+ * shm_measure. */
+static int given_memfds, given_ranges, given_areas = PLENTY;
 static int segment = -1; /* the last memfd */
 static off_t refused_at;
 static off_t refused_bytes;
@@ -32,7 +34,10 @@ __attribute__((visibility("default"))) int memfd_create(const char *name, unsign
 
 __attribute__((visibility("default"))) int fallocate(int fd, int mode, off_t at, off_t bytes)
 {
-    if (mode != 0 || given_ranges-- > 0) return (int)syscall(SYS_fallocate, fd, mode, at, bytes);
+    struct shm shm;
+    shm_measure(&shm, RANKS, coll_bytes(RANKS));
+    int *given = at > 0 && (size_t)at < shm.colls_at ? &given_areas : &given_ranges;
+    if (mode != 0 || (*given)-- > 0) return (int)syscall(SYS_fallocate, fd, mode, at, bytes);
     refused_at = at;
     refused_bytes = bytes;
     segment = fd;
@@ -165,6 +170,32 @@ static void test_no_pages_for_a_segment_later(void **state)
                     &(struct lack){.memfds = PLENTY, .ranges = PLENTY, .later = true, .said = NO_SEGMENT});
 }
 
+/* Rank 0 has no memory for its first message to rank 1 that exceeds a slot.  It says so, and rank 1 loses it. */
+static int rank_without_area(int rank, int size, void *argument)
+{
+    char data[1000] = "";
+    (void)argument;
+    given_memfds = given_ranges = PLENTY;
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    EXPECT(tutti_barrier(NULL) == TUTTI_OK);
+    proc_barrier(size, 1);
+    given_areas = rank == 0 ? 0 : PLENTY;
+    tutti_tensor x = tutti_view(data, 10), y = tutti_view(data, (int64_t)sizeof data);
+    if (rank == 0) EXPECT(tutti_send(x, 1, NULL) == TUTTI_OK && refused_bytes == 0); /* fits a slot */
+    if (rank == 1) EXPECT(tutti_recv(x, 0, NULL) == TUTTI_OK);
+    if (rank == 0) EXPECT_ERROR(tutti_send(y, 1, NULL), TUTTI_ERR_NO_MEMORY, "no memory for a message to rank 1");
+    if (rank == 1) EXPECT(tutti_recv(y, 0, NULL) == TUTTI_ERR_PEER_LOST);
+    EXPECT(!was_touched());
+    tutti_destroy_process_group(NULL);
+    return 0;
+}
+
+static void test_no_pages_for_an_area(void **state)
+{
+    (void)state;
+    procs_run_ranks(RANKS, rank_without_area, NULL);
+}
+
 /* A rank with too few descriptors for its peers logs that and uses the network. */
 static int rank_of_few_descriptors(int rank, int size, void *argument)
 {
@@ -260,6 +291,7 @@ int main(void)
         cmocka_unit_test(test_no_file_as_large_as_a_segment),
         cmocka_unit_test(test_no_pages_for_the_first_segment),
         cmocka_unit_test(test_no_pages_for_a_segment_later),
+        cmocka_unit_test(test_no_pages_for_an_area),
         cmocka_unit_test(test_few_descriptors),
         cmocka_unit_test(test_no_memory_for_bytes),
     };

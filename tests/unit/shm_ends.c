@@ -100,18 +100,13 @@ void ends_on_lost(void *user, int32_t rank, const char *why)
 
 static const struct transport_events events = {.message = on_message, .lost = ends_on_lost};
 
-static struct shm_ring *ring_at(const struct shm *shm, int from, int to)
-{
-    return (struct shm_ring *)(void *)(shm->base + shm->rings_at + (size_t)(from * shm->n + to) * shm->ring_span);
-}
-
 void ends_open(struct end *end, int n)
 {
     int doorbell[ENDS];
     for (int i = 0; i < n; i++) doorbell[i] = eventfd(0, EFD_NONBLOCK);
     memset(end, 0, (size_t)n * sizeof *end);
     shm_measure(&end[0].shm, n, coll_bytes(n));
-    int memfd = shm_segment_make(end[0].shm.bytes, end[0].shm.colls_at);
+    int memfd = shm_segment_make(end[0].shm.bytes, end[0].shm.bytes_at);
     char *base = mmap(NULL, end[0].shm.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
     assert_true(memfd >= 0 && base != MAP_FAILED);
     for (int i = 0; i < n; i++) {
@@ -129,15 +124,11 @@ void ends_open(struct end *end, int n)
         shm->watch = epoll_create1(0);
         for (int k = 0; k < n; k++) {
             end[i].local_ranks[k] = (int16_t)k;
-            shm->peer[k] = (struct shm_peer){.rank = k,
-                                             .local_rank = k,
-                                             .lost = k == i,
-                                             .doorbell_fd = doorbell[k],
-                                             .liveness_fd = -1,
-                                             .out = ring_at(shm, i, k),
-                                             .in = ring_at(shm, k, i)};
+            shm->peer[k] = (struct shm_peer){
+                .rank = k, .local_rank = k, .lost = k == i, .doorbell_fd = doorbell[k], .liveness_fd = -1};
             STAILQ_INIT(&shm->peer[k].waiting);
         }
+        shm_find_rings(shm);
     }
     assert_int_equal(coll_directory_reserve(&end[0].shm, n), COLL_FIRST); /* for the test's first group */
 }

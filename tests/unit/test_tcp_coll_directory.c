@@ -59,7 +59,7 @@ static void test_releases_pages(void **state)
     for (int i = 0; i < SHM_SEGMENTS; i++)
         for (int k = 0; k < 2; k++) coll_directory_leave(&end[k].shm, i, 2);
     assert_int_equal(fstat(end[0].shm.memfd, &status), 0);
-    assert_true((size_t)status.st_blocks * 512 <= end[0].shm.colls_at + KEEP_BYTES);
+    assert_true((size_t)status.st_blocks * 512 <= end[0].shm.bytes_at + KEEP_BYTES);
     ends_close(end, 2);
 }
 

@@ -327,8 +327,7 @@ static void test_faulty_peer(void **state)
     (void)state;
     ends_open(end, 2);
     struct shm *shm = &end[0].shm;
-    const struct shm_ring *in = shm->peer[1].in;
-    const char *first = (const char *)&in->slot[shm->slots] + shm->ring_bytes;
+    const char *first = shm->peer[1].in_bytes + shm->ring_bytes;
     size_t bytes;
     assert_false(shm_fifo_open(shm, 1, 1, ONE));
     assert_false(shm_fifo_open(shm, 1, SPAN - 1, ONE));

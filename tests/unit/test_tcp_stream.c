@@ -93,10 +93,12 @@ static int open_rank(void **state)
     TAILQ_INIT(&shm.exposed);
     TAILQ_INIT(&shm.incoming);
     shm.base = calloc(2, sizeof(struct shm_rank));
-    struct shm_ring *ring = aligned_alloc(SHM_LINE, sizeof *ring + RING + SPAN);
-    if (shm.base == NULL || ring == NULL) return 1;
+    struct shm_ring *ring = aligned_alloc(SHM_LINE, sizeof *ring);
+    char *areas = malloc(RING + SPAN);
+    if (shm.base == NULL || ring == NULL || areas == NULL) return 1;
     memset(ring, 0, sizeof *ring);
-    peers[PEER] = (struct shm_peer){.out = ring, .in = ring};
+    peers[PEER] =
+        (struct shm_peer){.out = ring, .in = ring, .out_bytes = areas, .in_bytes = areas, .out_has_fifo = true};
     n_sent = dropped = 0;
     for (int i = 0; i < WRITES; i++) {
         memset(from[i], 'a' + i, LARGE);
@@ -114,6 +116,7 @@ static int close_rank(void **state)
 {
     (void)state;
     free(shm.base);
+    free(peers[PEER].out_bytes);
     free(peers[PEER].out);
     return 0;
 }

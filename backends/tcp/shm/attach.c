@@ -349,7 +349,7 @@ static void log_result(const struct attach *self, int result)
     for (int i = 0; result == 0 && i < self->shm->n; i++) here += i != self->shm->local_rank && self->in[i];
     if (result == 0 && self->shm->local_rank == 0)
         TUTTI_LOG_AS(host, "shm", 2, "tcp: %d ranks of this host share memory (%zu KiB); large messages are %s", here,
-                     self->shm->colls_at >> 10,
+                     self->shm->bytes_at >> 10,
                      self->shm->can_read_memory ? "read from the sender's memory"
                                                 : "copied through it, because process_vm_readv is not permitted");
     if (result == 0 && here >= self->config->local_world_size) return;

@@ -242,11 +242,11 @@ static int run_rounds(struct attach *self, const int32_t *rank, int n, struct ar
         self->shm->peer[i].arena_fd = fds[i][2];
     }
     if (!made) return fail_host(self, "no memory");
-    self->shm->memfd = shm_segment_make(self->shm->bytes, self->shm->colls_at);
+    self->shm->memfd = shm_segment_make(self->shm->bytes, self->shm->bytes_at);
     if (self->shm->memfd < 0 || !shm_map(self->shm)) {
         bool limit = errno == EFBIG;
         snprintf(self->why, sizeof self->why, "cannot create %zu bytes of shared memory: %s%s",
-                 limit ? self->shm->bytes : self->shm->colls_at, strerror(errno), limit ? " (raise ulimit -f)" : "");
+                 limit ? self->shm->bytes : self->shm->bytes_at, strerror(errno), limit ? " (raise ulimit -f)" : "");
         return 1;
     }
     if (at == self->config->world_size) (void)self->colls->reserve(self->shm, at);

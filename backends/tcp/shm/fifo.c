@@ -36,9 +36,17 @@ static uint64_t next_start(const struct shm *shm, uint64_t count)
     return (count + mask) & ~mask;
 }
 
-static char *place(const struct shm *shm, struct shm_ring *ring, uint64_t count)
+/* Returns the place of a count in the FIFO behind a byte area. */
+static char *place(const struct shm *shm, char *area, uint64_t count)
 {
-    return (char *)&ring->slot[shm->slots] + shm->ring_bytes + (count & (span(shm) - 1));
+    return area + shm->ring_bytes + (count & (span(shm) - 1));
+}
+
+bool shm_fifo_reserve(struct shm *shm, int local_rank)
+{
+    struct shm_peer *peer = &shm->peer[local_rank];
+    if (!peer->out_has_fifo) peer->out_has_fifo = shm_reserve(shm, local_rank, shm->ring_bytes, span(shm));
+    return peer->out_has_fifo;
 }
 
 /* ---- writing ----------------------------------------------------------------------------------------------- */
@@ -69,7 +77,7 @@ size_t shm_fifo_copy_in(struct shm *shm, int local_rank, const void *data)
     size_t most = peer->fifo_unsent < span(shm) ? (size_t)peer->fifo_unsent : span(shm);
     do {
         size_t bytes = piece(shm, peer->fifo_unsent);
-        tutti_copy(place(shm, peer->out, peer->fifo_written), from, bytes);
+        tutti_copy(place(shm, peer->out_bytes, peer->fifo_written), from, bytes);
         from += bytes;
         peer->fifo_unsent -= bytes;
         peer->fifo_written += bytes;
@@ -108,7 +116,7 @@ const void *shm_fifo_peek(struct shm *shm, int local_rank, size_t *bytes)
     /* A faulty count does no harm: `place` keeps the position inside the FIFO. */
     if ((int64_t)(put - peer->fifo_consumed) < (int64_t)wanted) return NULL;
     *bytes = wanted;
-    return place(shm, peer->in, peer->fifo_consumed);
+    return place(shm, peer->in_bytes, peer->fifo_consumed);
 }
 
 void shm_fifo_release(struct shm *shm, int local_rank, size_t bytes)

@@ -40,16 +40,25 @@ static uint64_t contiguous_at(const struct shm *shm, uint64_t count, size_t byte
     return left >= bytes ? count : count + left;
 }
 
-static char *ring_bytes(const struct shm *shm, struct shm_ring *ring, uint64_t count)
+/* Returns the place of a count in a byte area. */
+static char *place(const struct shm *shm, char *area, uint64_t count)
 {
-    return (char *)&ring->slot[shm->slots] + count % shm->ring_bytes;
+    return area + count % shm->ring_bytes;
 }
 
 static bool fits(const struct shm *shm, const struct shm_peer *peer, size_t bytes)
 {
     if (peer->slots_written - peer->slots_freed >= shm->slots) return false;
     if (bytes <= SHM_INLINE) return true;
-    return contiguous_at(shm, peer->bytes_written, bytes) + bytes - peer->bytes_freed <= shm->ring_bytes;
+    return contiguous_at(shm, peer->bytes_written, bytes) + bytes - peer->bytes_freed <= peer->out_room;
+}
+
+/* Takes memory for the byte area at its first use.  Returns false if there is none. */
+static bool reserve_bytes(struct shm *shm, int local_rank)
+{
+    struct shm_peer *peer = &shm->peer[local_rank];
+    if (peer->out_room == 0 && shm_reserve(shm, local_rank, 0, shm->ring_bytes)) peer->out_room = shm->ring_bytes;
+    return peer->out_room > 0;
 }
 
 static void update_free(struct shm_peer *peer)
@@ -73,7 +82,7 @@ static void own_next(const struct shm *shm, const struct shm_peer *peer, size_t 
     if (bytes <= SHM_INLINE)
         own_lines(&slot->size, offsetof(struct shm_slot, payload) - offsetof(struct shm_slot, size) + bytes);
     else
-        own_lines(ring_bytes(shm, peer->out, contiguous_at(shm, peer->bytes_written, bytes)), bytes);
+        own_lines(place(shm, peer->out_bytes, contiguous_at(shm, peer->bytes_written, bytes)), bytes);
 }
 
 /* Writes a message to the ring.  Returns false if there is no space.  Inline, like deliver, because nearly all messages
@@ -92,7 +101,7 @@ write_message(struct shm *shm, int local_rank, const struct transport_header *he
         tutti_copy(bytes <= SHM_TINY ? slot->tiny : slot->payload, payload, bytes);
     } else {
         uint64_t at = contiguous_at(shm, peer->bytes_written, bytes);
-        memcpy(ring_bytes(shm, peer->out, at), payload, bytes);
+        memcpy(place(shm, peer->out_bytes, at), payload, bytes);
         peer->bytes_written = at + bytes;
     }
     peer->slots_written++;
@@ -105,7 +114,7 @@ write_message(struct shm *shm, int local_rank, const struct transport_header *he
 bool shm_fits(struct shm *shm, int local_rank, size_t bytes)
 {
     struct shm_peer *peer = &shm->peer[local_rank];
-    if (!STAILQ_EMPTY(&peer->waiting)) return false;
+    if (!STAILQ_EMPTY(&peer->waiting) || !reserve_bytes(shm, local_rank)) return false;
     if (fits(shm, peer, bytes)) return true;
     update_free(peer);
     return fits(shm, peer, bytes);
@@ -155,9 +164,12 @@ static __attribute__((noinline)) int send_later(struct shm *shm, int local_rank,
                                                 const void *payload, size_t bytes)
 {
     struct shm_peer *peer = &shm->peer[local_rank];
-    if (enter_ring(shm, local_rank, header, payload, bytes)) return TUTTI_OK;
-    if (await_space(shm, local_rank, header, payload, bytes)) return TUTTI_OK;
-    struct shm_waiting *waiting = malloc(sizeof *waiting + bytes);
+    struct shm_waiting *waiting = NULL;
+    if (bytes <= SHM_INLINE || reserve_bytes(shm, local_rank)) {
+        if (enter_ring(shm, local_rank, header, payload, bytes)) return TUTTI_OK;
+        if (await_space(shm, local_rank, header, payload, bytes)) return TUTTI_OK;
+        waiting = malloc(sizeof *waiting + bytes);
+    }
     if (waiting == NULL) { /* dropping the message would hang the peer */
         shm_drop(shm, local_rank, "no memory for messages to it", true);
         return shm->config.host->error(TUTTI_ERR_NO_MEMORY, "no memory for a message to rank %d", peer->rank);
@@ -213,7 +225,7 @@ static inline __attribute__((always_inline)) void deliver(struct shm *shm, struc
     uint64_t end = peer->bytes_consumed;
     if (bytes > SHM_INLINE) {
         uint64_t at = contiguous_at(shm, peer->bytes_consumed, bytes);
-        payload = ring_bytes(shm, peer->in, at);
+        payload = place(shm, peer->in_bytes, at);
         end = at + bytes;
     }
     if (header.kind == SHM_STREAM)

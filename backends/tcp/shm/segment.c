@@ -12,33 +12,41 @@
 #include <unistd.h>
 
 enum {
-    FULL_SIZE_RANKS = 8, /* maximum ranks with full-size rings; the number of rings grows with the square */
     SLOTS = 64,
     SLOTS_MIN = 16,
-    RING_BYTES = 256 << 10,
-    RING_BYTES_MIN = 4 << 10,
-    FIFO_BYTES = 256 << 10,
-    FIFO_BYTES_MIN = 1 << 10,
-    PAGE = 4096 /* unit in which collective segments are released; larger pages only waste memory */
+    SLOTS_TOTAL = 64 << 20, /* the bytes of all slots */
+    AREA = 256 << 10,       /* a ring's byte area, and its FIFO */
+    AREA_MIN = 4 << 10,
+    AREAS_TOTAL = sizeof(void *) == 4 ? 64 << 20 : 512 << 20, /* all byte areas, and likewise all FIFOs */
+    PAGE = 4096, /* unit in which memory is taken and released; larger pages only waste memory */
+    /* Areas begin here in a page.  A copy is up to five times as slow if source and target are at the same place in
+     * their pages (rep movsb on AMD's Zen: glibc's bug 30994), and programs' buffers often begin at a page. */
+    AREAS_SHIFT = PAGE / 2 + SHM_LINE
 };
 
+/* Returns the largest power of two, from least to most, with which n * n of them take `total` at most. */
+static size_t divide(size_t total, int n, size_t unit, size_t least, size_t most)
+{
+    size_t each = total / ((size_t)n * (size_t)n * unit);
+    while (most > least && most > each) most /= 2;
+    return most;
+}
+
+/* The segment has the ranks' entries, the directory, the rings, their areas and the collective segments, in this order.
+ * There is a ring for each pair of ranks, but few pairs talk.  So only the slots, which every poll reads, have memory
+ * from the start.  A byte area and a FIFO get theirs when they are first used. */
 void shm_measure(struct shm *shm, int n, size_t group_bytes)
 {
+    size_t rings = (size_t)n * (size_t)n;
     shm->n = n;
-    shm->slots = SLOTS;
-    shm->ring_bytes = RING_BYTES;
-    shm->fifo_bytes = FIFO_BYTES;
-    for (int many = FULL_SIZE_RANKS; many < n; many *= 2) {
-        if (shm->slots > SLOTS_MIN) shm->slots /= 2;
-        if (shm->ring_bytes > RING_BYTES_MIN) shm->ring_bytes /= 4;
-        if (shm->fifo_bytes > FIFO_BYTES_MIN) shm->fifo_bytes /= 4;
-    }
-    size_t bytes = shm->ring_bytes + shm->fifo_bytes;
-    shm->ring_span = sizeof(struct shm_ring) + shm->slots * sizeof(struct shm_slot) + bytes;
-    shm->ring_span = (shm->ring_span + SHM_LINE - 1) / SHM_LINE * SHM_LINE;
+    shm->slots = divide(SLOTS_TOTAL, n, sizeof(struct shm_slot), SLOTS_MIN, SLOTS);
+    shm->ring_bytes = shm->fifo_bytes = divide(AREAS_TOTAL, n, 1, AREA_MIN, AREA);
+    shm->ring_span = sizeof(struct shm_ring) + shm->slots * sizeof(struct shm_slot);
+    shm->bytes_span = shm->ring_bytes + shm->fifo_bytes;
     shm->rings_at = (size_t)n * sizeof(struct shm_rank) + sizeof(struct shm_directory);
-    shm->colls_at = shm->rings_at + (size_t)n * (size_t)n * shm->ring_span;
-    shm->colls_at = (shm->colls_at + PAGE - 1) / PAGE * PAGE;
+    shm->bytes_at = shm->rings_at + rings * shm->ring_span;
+    shm->bytes_at = (shm->bytes_at + PAGE - 1) / PAGE * PAGE + AREAS_SHIFT;
+    shm->colls_at = (shm->bytes_at + rings * shm->bytes_span + PAGE - 1) / PAGE * PAGE;
     shm->coll_span = (group_bytes + PAGE - 1) / PAGE * PAGE;
     shm->bytes = shm->colls_at + SHM_SEGMENTS * shm->coll_span;
 }
@@ -80,10 +88,41 @@ struct shm_directory *shm_directory(const struct shm *shm)
     return (struct shm_directory *)(void *)shm_rank_at(shm, shm->n);
 }
 
-static struct shm_ring *ring_at(const struct shm *shm, int from, int to)
+/* ---- rings ------------------------------------------------------------------------------------------------- */
+
+static size_t number_of(const struct shm *shm, int from, int to)
 {
-    char *rings = shm->base + shm->rings_at;
-    return (struct shm_ring *)(void *)(rings + (size_t)(from * shm->n + to) * shm->ring_span);
+    return (size_t)from * (size_t)shm->n + (size_t)to;
+}
+
+void shm_find_rings(struct shm *shm)
+{
+    char *rings = shm->base + shm->rings_at, *areas = shm->base + shm->bytes_at;
+    for (int i = 0; i < shm->n; i++) {
+        struct shm_peer *peer = &shm->peer[i];
+        size_t out = number_of(shm, shm->local_rank, i), in = number_of(shm, i, shm->local_rank);
+        peer->out = (struct shm_ring *)(void *)(rings + out * shm->ring_span);
+        peer->in = (struct shm_ring *)(void *)(rings + in * shm->ring_span);
+        peer->out_bytes = areas + out * shm->bytes_span;
+        peer->in_bytes = areas + in * shm->bytes_span;
+    }
+}
+
+static bool change_pages(struct shm *shm, size_t at, size_t bytes, int how)
+{
+    if (shm_is_disowned(shm)) {
+        errno = EBADF;
+        return false;
+    }
+    return fallocate(shm->memfd, how, (off_t)at, (off_t)bytes) == 0;
+}
+
+bool shm_reserve(struct shm *shm, int local_rank, size_t at, size_t bytes)
+{
+    at += shm->bytes_at + number_of(shm, shm->local_rank, local_rank) * shm->bytes_span;
+    if (!change_pages(shm, at, bytes, 0)) return false;
+    if (shm->config.counters != NULL) shm->config.counters->memory += bytes;
+    return true;
 }
 
 /* ---- collective segments ------------------------------------------------------------------------------------- */
@@ -93,26 +132,21 @@ void *shm_coll_at(const struct shm *shm, int index)
     return shm->base + shm->colls_at + (size_t)index * shm->coll_span;
 }
 
-static bool change_pages(struct shm *shm, int index, int how)
+static bool change_coll(struct shm *shm, int index, int how)
 {
-    if (shm_is_disowned(shm)) {
-        errno = EBADF;
-        return false;
-    }
-    off_t at = (off_t)(shm->colls_at + (size_t)index * shm->coll_span);
-    return fallocate(shm->memfd, how, at, (off_t)shm->coll_span) == 0;
+    return change_pages(shm, shm->colls_at + (size_t)index * shm->coll_span, shm->coll_span, how);
 }
 
 bool shm_coll_reserve(struct shm *shm, int index)
 {
-    if (change_pages(shm, index, 0)) return true;
+    if (change_coll(shm, index, 0)) return true;
     shm->coll_refused = errno;
     return false;
 }
 
 bool shm_coll_release(struct shm *shm, int index)
 {
-    return change_pages(shm, index, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE);
+    return change_coll(shm, index, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE);
 }
 
 /* Makes the probe and publishes it.  It has pages of its own, which a forked child sees as zeros: the child has a copy
@@ -140,10 +174,7 @@ bool shm_map(struct shm *shm)
     own->pid = getpid();
     if (sched_getaffinity(0, sizeof own->cores, &own->cores) != 0)
         CPU_ZERO(&own->cores); /* the mask exceeds cpu_set_t */
-    for (int i = 0; i < shm->n; i++) {
-        shm->peer[i].out = ring_at(shm, shm->local_rank, i);
-        shm->peer[i].in = ring_at(shm, i, shm->local_rank);
-    }
+    shm_find_rings(shm);
     return publish_probe(shm);
 }
 

@@ -43,8 +43,8 @@ struct shm_slot {
 };
 _Static_assert(sizeof(struct shm_slot) == 3 * 64, "slots are whole cache lines");
 
-/* A ring from one rank to another.  The reader writes the first line, the writer all others.  The byte area and the
- * copy-in/copy-out FIFO follow the slots. */
+/* A ring from one rank to another.  The reader writes the first line, the writer all others.  Its byte area and its
+ * copy-in/copy-out FIFO are elsewhere: see shm_measure. */
 struct shm_ring {
     _Alignas(SHM_LINE) _Atomic uint64_t slots_read; /* slots that the writer may reuse */
     _Atomic uint64_t bytes_read;
@@ -91,6 +91,9 @@ struct shm_peer {
     size_t mapped_bytes;
     pid_t pid;
     struct shm_ring *out, *in;
+    char *out_bytes, *in_bytes; /* the byte areas of the rings, each followed by a FIFO */
+    size_t out_room;            /* bytes of `out` that have memory: none, or ring_bytes after the first use */
+    bool out_has_fifo;          /* the FIFO of `out` has memory */
     uint64_t slots_written, bytes_written, slots_consumed, bytes_consumed; /* this end's counters of each ring */
     uint64_t slots_freed, bytes_freed; /* last known slots_read and bytes_read of `out` */
     /* FIFO as writer: bytes written, still to write, known to be read */
@@ -162,9 +165,10 @@ struct shm {
     int preferred_core;                 /* this rank's preferred core, or -1 */
     int64_t migrate_ns, migrate_gap_ns; /* earliest time of the next migration, and the minimum gap after it */
     struct shm_held held;
-    bool disowned;                 /* the program closed this process's descriptors: see liveness.c */
-    int memfd, doorbell_fd, watch; /* watch: epoll set of the peers' liveness descriptors */
-    size_t slots, ring_bytes, fifo_bytes, ring_span, coll_span, rings_at, colls_at;
+    bool disowned;                        /* the program closed this process's descriptors: see liveness.c */
+    int memfd, doorbell_fd, watch;        /* watch: epoll set of the peers' liveness descriptors */
+    size_t slots, ring_bytes, fifo_bytes; /* of each ring: see shm_measure */
+    size_t ring_span, bytes_span, coll_span, rings_at, bytes_at, colls_at;
     size_t bytes;
     char *base;
     bool armed, is_unsettled;
@@ -204,6 +208,11 @@ int shm_segment_make(size_t bytes, size_t reserved);
 bool shm_segment_is_sound(int fd, size_t bytes);
 /* Maps the segment and fills this rank's entry. */
 bool shm_map(struct shm *shm);
+/* Finds the rings to and from all peers in the mapped segment. */
+void shm_find_rings(struct shm *shm);
+/* Takes memory for `bytes` at `at` of the areas of the ring to a peer, so that no later access fails.  Returns false,
+ * with errno, if there is none. */
+bool shm_reserve(struct shm *shm, int local_rank, size_t at, size_t bytes);
 static inline struct shm_rank *shm_rank_at(const struct shm *shm, int local_rank)
 {
     return (struct shm_rank *)(void *)shm->base + local_rank;
@@ -284,6 +293,8 @@ void shm_affinity_spread(struct shm *shm);
 
 /* ---- fifo.c ------------------------------------------------------------------------------------------ */
 
+/* Takes memory for the FIFO to this peer at its first use.  Returns false if there is none. */
+bool shm_fifo_reserve(struct shm *shm, int local_rank);
 /* Starts a message to this peer.  Returns its start in the FIFO, which its SHM_STREAM carries.  The previous message
  * must have ended. */
 uint64_t shm_fifo_begin(struct shm *shm, int local_rank, uint64_t bytes);

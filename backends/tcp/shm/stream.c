@@ -41,6 +41,10 @@ static void start_next(struct shm *shm, int32_t rank)
     struct transport_write *write = first_write(shm, rank);
     if (write == NULL) return;
     int local_rank = shm_local_rank(shm, rank);
+    if (!shm_fifo_reserve(shm, local_rank)) {
+        shm_drop(shm, local_rank, "no memory for messages to it", true);
+        return;
+    }
     uint64_t start = shm_fifo_begin(shm, local_rank, write->bytes);
     struct transport_header header = {.kind = SHM_STREAM, .ref = write->key, .bytes = write->bytes, .id = start + 1};
     shm_send(shm, local_rank, &header, NULL, 0);

@@ -233,7 +233,7 @@ struct transport *shm_transport(struct shm *shm)
         return NULL;
     }
     tutti_counters *counters = shm->config.counters;
-    if (counters != NULL) counters->memory += shm->bytes;
+    if (counters != NULL) counters->memory += shm->bytes_at;
     size_t eager_max = shm->ring_bytes / 2 < TRANSPORT_PAYLOAD_MAX ? shm->ring_bytes / 2 : TRANSPORT_PAYLOAD_MAX;
     shm->transport = (struct transport){.ops = &ops,
                                         .eager_certain = eager_max < SHM_EAGER_MAX ? eager_max : SHM_EAGER_MAX,
