@@ -101,7 +101,7 @@ write_message(struct shm *shm, int local_rank, const struct transport_header *he
         tutti_copy(bytes <= SHM_TINY ? slot->tiny : slot->payload, payload, bytes);
     } else {
         uint64_t at = contiguous_at(shm, peer->bytes_written, bytes);
-        memcpy(place(shm, peer->out_bytes, at), payload, bytes);
+        tutti_copy(place(shm, peer->out_bytes, at), payload, bytes);
         peer->bytes_written = at + bytes;
     }
     peer->slots_written++;

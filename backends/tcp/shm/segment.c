@@ -184,7 +184,7 @@ bool shm_map(struct shm *shm)
 static bool read_mapped(struct shm *shm, int local_rank, void *to, uint64_t from, size_t bytes)
 {
     const void *mapped = shm_arena_at(shm, local_rank, from, bytes);
-    if (mapped != NULL) memcpy(to, mapped, bytes);
+    if (mapped != NULL) tutti_copy(to, mapped, bytes);
     return mapped != NULL;
 }
 
