@@ -20,18 +20,19 @@ struct large {
     int ended;
 };
 
-static const tutti_path_row direct = {TUTTI_ALL_REDUCE, COLL_DIRECT, INT64_MAX};
+static const tutti_path_row direct = {TUTTI_ALL_REDUCE, COLL_DIRECT, INT64_MAX},
+                            lockstep = {TUTTI_ALL_REDUCE, COLL_LOCKSTEP, INT64_MAX};
 
-static void begin_with(struct end *end, struct large *large, bool can_read_memory)
+static void begin_with(struct end *end, struct large *large, const tutti_path_row *row)
 {
     int rank = end->shm.local_rank;
     *large = (struct large){.request = {.fingerprint = 7}};
     LIST_INIT(&large->running);
-    end->shm.can_read_memory = can_read_memory;
+    end->shm.can_read_memory = true;
     end->shm.peer[1 - rank].pid = getpid();
     coll_open(&large->coll, &end->shm, COLL_FIRST, rank, 2, (int32_t[]){0, 1});
     assert_int_equal(large->coll.state, COLL_READY);
-    large->coll.choices = &direct;
+    large->coll.choices = row;
     large->coll.n_choices = 1;
     for (int i = 0; i < LARGE; i++) large->data[i] = rank + 1;
     tutti_tensor tensor = {large->data, LARGE, TUTTI_INT64, {TUTTI_CPU, 0}};
@@ -43,7 +44,7 @@ static void begin_with(struct end *end, struct large *large, bool can_read_memor
 
 static void begin_large(struct end *end, struct large *large)
 {
-    begin_with(end, large, true);
+    begin_with(end, large, &direct);
 }
 
 /* Leaves rank 0 in the last step, and rank 1 before it reads what rank 0 has reduced. */
@@ -121,7 +122,7 @@ static void test_gives_up_between_chunks(void **state)
     (void)state;
     for (int quitter = 0; quitter < 2; quitter++) {
         ends_open(end, 2);
-        for (int i = 0; i < 2; i++) begin_with(&end[i], &large[i], false);
+        for (int i = 0; i < 2; i++) begin_with(&end[i], &large[i], &lockstep);
         assert_int_equal(TAILQ_FIRST(&large[0].coll.ops)->at, 0);
         assert_int_equal(TAILQ_FIRST(&large[1].coll.ops)->at, 2); /* rank 0 posts two chunks ahead */
         assert_true(coll_cancel(&large[quitter].coll, &large[quitter].request));
