@@ -62,14 +62,18 @@ static void test_first_messages(void **state)
     (void)state;
     open_shm();
     assert_int_equal(path_of(16 << 10, true, true), TRANSPORT_EAGER);
-    assert_int_equal(path_of((16 << 10) + 1, true, true), TRANSPORT_WRITE);
+    assert_int_equal(path_of((16 << 10) + 1, true, true), TRANSPORT_READ);
     open_shm();
     assert_int_equal(path_of(13 << 10, true, false), TRANSPORT_EAGER);
     assert_int_equal(path_of(64 << 10, true, false), TRANSPORT_EAGER);
     open_shm();
     assert_int_equal(path_of((64 << 10) + 1, true, false), TRANSPORT_READ);
     open_shm();
+    assert_int_equal(path_of(64 << 10, true, true), TRANSPORT_READ);
+    open_shm();
+    shm.can_read_memory = false;
     assert_int_equal(path_of(64 << 10, true, true), TRANSPORT_WRITE);
+    open_shm();
     assert_int_equal(path_of(0, false, false), TRANSPORT_WRITE);
 }
 
@@ -166,7 +170,7 @@ static void test_named(void **state)
     open_shm();
     choice = &eager;
     assert_int_equal(path_of(30001, true, true), TRANSPORT_EAGER);
-    assert_int_equal(path_of(1 << 20, true, true), TRANSPORT_WRITE); /* too large for an eager message */
+    assert_int_equal(path_of(1 << 20, true, true), TRANSPORT_READ); /* too large for an eager message */
     choice = &read;
     assert_int_equal(path_of(30000, true, true), TRANSPORT_READ);
     open_shm();

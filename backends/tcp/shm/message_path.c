@@ -35,12 +35,13 @@ static bool is_possible(const struct shm *shm, const tutti_request *request, boo
 }
 
 /* Returns the path that is taken without a measurement.  A message that waits for space in the ring is copied once
- * more. */
+ * more.  Two copies at once can be faster than a single copy, but where data move slowly between cores, they take
+ * several times as long. */
 static enum transport_path usual_path(struct shm *shm, int local_rank, size_t bytes, unsigned paths, bool blocked)
 {
     bool eager = (paths & bit(TRANSPORT_EAGER)) != 0, reads = (paths & bit(TRANSPORT_READ)) != 0;
     if (eager && bytes <= SHM_EAGER_MAX) return TRANSPORT_EAGER;
-    if (blocked && !shm->shares_cores) return TRANSPORT_WRITE;
+    if (blocked && !shm->shares_cores) return reads ? TRANSPORT_READ : TRANSPORT_WRITE;
     if (eager && (!reads || shm_fits(shm, local_rank, bytes))) return TRANSPORT_EAGER;
     return reads && !blocked ? TRANSPORT_READ : TRANSPORT_WRITE;
 }

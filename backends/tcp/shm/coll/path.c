@@ -96,18 +96,29 @@ static bool may_pay(const struct coll_segment *segment, const struct coll_op *op
     }
 }
 
-/* Returns the path that is taken without a measurement.  The root of a scatter among many ranks does not wait for them
- * if all data fit its fragment buffers.  If it must wait, reading costs fewer turns than chunks. */
+/* True if each byte has one reader, so that a read replaces two copies.  A rank that reduces all data uses the other's
+ * copy in place, so there a read saves none. */
+static bool has_one_reader(const struct coll_segment *segment, const struct coll_op *op)
+{
+    if (segment->n > 2) return op->kind == TUTTI_SCATTER || op->kind == TUTTI_GATHER || op->kind == TUTTI_ALL_TO_ALL;
+    return !is_flat_pair(segment, op) && (op->kind != TUTTI_REDUCE || op->bytes > FLAT_REDUCE_MAX);
+}
+
+/* True if ranks read each other's memory unless a measurement says otherwise.  Many ranks that share cores prefer
+ * chunks, for which the root of a scatter need not wait if all data fit its fragment buffers. */
+static bool usually_reads(const struct coll_segment *segment, const struct coll_op *op)
+{
+    if (!is_possible(segment, op, COLL_DIRECT) || op->bytes < READ_USUAL || !has_one_reader(segment, op)) return false;
+    if (segment->n == 2 || !segment->shm->shares_cores) return true;
+    return op->kind == TUTTI_SCATTER && op->in_bytes > COLL_FRAGMENTS * segment->fragment_bytes;
+}
+
+/* Returns the path that is taken without a measurement.  Two copies at once can be faster than a single copy, but where
+ * data move slowly between cores, they take several times as long. */
 static enum coll_path usual_path(const struct coll_segment *segment, const struct coll_op *op)
 {
-    bool pair = segment->n == 2, shares_cores = segment->shm->shares_cores;
-    bool is_long = pair ? op->bytes >= READ_USUAL : op->in_bytes > COLL_FRAGMENTS * segment->fragment_bytes;
-    bool reads = is_possible(segment, op, COLL_DIRECT) && may_pay(segment, op, COLL_DIRECT) && is_long;
-    bool is_small = is_flat_pair(segment, op) || (op->kind == TUTTI_REDUCE && op->bytes <= FLAT_REDUCE_MAX);
     if (is_possible(segment, op, COLL_EAGER) && may_pay(segment, op, COLL_EAGER)) return COLL_EAGER;
-    if (reads && (op->kind == TUTTI_SCATTER || (pair && shares_cores && !is_small))) return COLL_DIRECT;
-    if (pair && !shares_cores && may_pay(segment, op, COLL_LOCKSTEP)) return COLL_LOCKSTEP;
-    return COLL_PIPELINED;
+    return usually_reads(segment, op) ? COLL_DIRECT : COLL_PIPELINED;
 }
 
 /* Returns the ways of a path.  Non-temporal stores pay only between cores. */
