@@ -6,7 +6,7 @@ enum {
     ROUNDS = 3,           /* spans for which each way is timed in a calibration */
     SPAN_MAX = 8,         /* calls of a short span of small operations */
     SPAN_MIN = 4,         /* of large ones */
-    SPAN_BYTES = 4 << 20, /* bytes that a short span moves, between these limits */
+    SPAN_BYTES = 1 << 20, /* bytes that a short span moves, between these limits */
     BEST_SPANS = 7,       /* short spans of the best way between two of others */
     TRY_FIRST = 1000,     /* calls from a calibration to the first trial */
     TRY_LAST = 16000,     /* maximum calls between two trials, and between two calibrations */
