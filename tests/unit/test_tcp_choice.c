@@ -22,7 +22,7 @@ static void call(struct choice *choice, unsigned ways, const int ns[3], int n, i
         assert_true(ways >> way & 1);
         choice_add(choice, ns[way]);
         length = choice_end_span(choice, ways, least);
-        assert_true(length == least || length == BEST_SPANS * least || length == CHOICE_STEADY);
+        assert_true(length == least || (length >= 2 * least && length <= CHOICE_STEADY));
         count[choice->way] += length;
     }
 }
@@ -43,17 +43,30 @@ static void test_takes_the_fastest(void **state)
     }
 }
 
-/* A program that ends soon must not have measured slow ways most of the time. */
+/* A program that ends soon must not have measured slow ways most of the time: all of their loss but the last one's is
+ * a small part of the best way's time. */
 static void test_few_calls(void **state)
 {
-    static const int ns[3] = {1000, 9000, 9000};
+    static const int ns[3] = {1000, 2000, 2000};
     (void)state;
     for (int calls = 100; calls < 3000; calls += 100) {
         struct choice choice = {0};
-        int count[3];
+        int count[3], span = choice_short_span(BYTES);
         call(&choice, ALL, ns, calls, count);
-        assert_true((count[1] + count[2]) * BEST_SPANS <= count[0] + BEST_SPANS * choice_short_span(BYTES));
+        assert_true((count[1] + count[2] - span) * REPAY <= count[0]);
     }
+}
+
+/* The best way is taken for longer after a slower one, within limits. */
+static void test_repays(void **state)
+{
+    (void)state;
+    assert_int_equal(span_of_best(1500, 1000, 8), 8 * REPAY / 2);
+    assert_int_equal(span_of_best(2000, 1000, 4), 4 * REPAY);
+    assert_int_equal(span_of_best(1001, 1000, 8), 16);
+    assert_int_equal(span_of_best(900, 1000, 8), 16);
+    assert_int_equal(span_of_best(NS_MAX, 1, 8), CHOICE_STEADY);
+    assert_int_equal(span_of_best(1000, 0, 8), 16); /* the best one is not known yet */
 }
 
 static void test_far_slower_ones_are_rare(void **state)
@@ -122,7 +135,7 @@ static void test_noise(void **state)
 /* The first times of all do not count: a way that looks slow at first is not left for one that is slower. */
 static void test_first_span_does_not_count(void **state)
 {
-    static const int ns[3] = {3000, 1000, 3000};
+    static const int ns[3] = {2000, 1000, 2000};
     struct choice choice = {.way = 1};
     int count[3];
     (void)state;
@@ -130,7 +143,7 @@ static void test_first_span_does_not_count(void **state)
     assert_int_equal(choice_end_span(&choice, ALL, 8), 8);
     assert_int_equal(choice.way, 1);
     call(&choice, ALL, ns, 200, count);
-    assert_true((count[0] + count[2]) * BEST_SPANS <= count[1]);
+    assert_true((count[0] + count[2] - 8) * REPAY <= count[1]);
 }
 
 /* The longest time of a span does not count, if there are more than two. */
@@ -199,6 +212,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_takes_the_fastest),
         cmocka_unit_test(test_few_calls),
+        cmocka_unit_test(test_repays),
         cmocka_unit_test(test_far_slower_ones_are_rare),
         cmocka_unit_test(test_one_long_time_changes_nothing),
         cmocka_unit_test(test_a_change_is_noticed),

@@ -7,7 +7,7 @@ enum {
     SPAN_MAX = 8,         /* calls of a short span of small operations */
     SPAN_MIN = 4,         /* of large ones */
     SPAN_BYTES = 1 << 20, /* bytes that a short span moves, between these limits */
-    BEST_SPANS = 7,       /* short spans of the best way between two of others */
+    REPAY = 16,           /* calls of the best way for each call's time that another one has taken longer */
     TRY_FIRST = 1000,     /* calls from a calibration to the first trial */
     TRY_LAST = 16000,     /* maximum calls between two trials, and between two calibrations */
     FAR_TURNS = 8         /* every eighth trial is of a way that is FAR slower */
@@ -158,6 +158,16 @@ static uint64_t take_mean(struct choice *choice)
     return n > 0 ? sum / n : NS_MAX;
 }
 
+/* Returns the calls of the best way that repay a span of another one.  A way that is as fast has cost nothing.
+ * A longer span would rely on a single measurement. */
+static int span_of_best(uint64_t ns, uint64_t best_ns, int shortest)
+{
+    int least = 2 * shortest;
+    if (best_ns == 0 || ns <= best_ns) return least;
+    uint64_t calls = (ns - best_ns) * (uint64_t)shortest * REPAY / best_ns;
+    return calls < (uint64_t)least ? least : calls > CHOICE_STEADY ? CHOICE_STEADY : (int)calls;
+}
+
 int choice_end_span(struct choice *choice, unsigned ways, int shortest)
 {
     int way = choice->way, best = find_best(choice, ways), length = shortest;
@@ -178,7 +188,7 @@ int choice_end_span(struct choice *choice, unsigned ways, int shortest)
         if (other < 0) other = find_trial(choice, ways, best);
         if (other != best && way != best) other = -1; /* the others take a small part of the calls */
         choice->way = (uint8_t)(other < 0 ? best : other);
-        if (other < 0) length = open < 0 ? CHOICE_STEADY : BEST_SPANS * shortest;
+        if (other < 0) length = open < 0 ? CHOICE_STEADY : span_of_best(ns, choice->ns[best], shortest);
     }
     choice->calls += (uint64_t)length;
     return length;
