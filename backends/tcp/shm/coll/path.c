@@ -12,7 +12,7 @@ enum {
     FLAT_MAX = 64 << 10,         /* maximum bytes of all ranks' data that one rank reduces alone in one step */
     FLAT_CHUNKS_MAX = 2 << 20,   /* maximum bytes that each of two ranks reduces alone in chunks; more go in slices */
     FLAT_REDUCE_MAX = 512 << 10, /* maximum bytes that the root of a reduce reduces alone; more would be slower */
-    LOCKSTEP_MAX = 4 << 20,      /* maximum bytes for two ranks in lockstep */
+    LOCKSTEP_MAX = 64 << 10,     /* maximum bytes for two ranks in lockstep; more are slower */
     READ_MIN = 4 << 10,          /* minimum bytes read from one rank; fewer do not pay for a system call */
     READ_USUAL = 16 << 10,       /* the same without a measurement */
     BYPASS_MIN = 16 << 10,       /* minimum bytes stored non-temporally */
