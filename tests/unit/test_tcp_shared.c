@@ -215,6 +215,23 @@ static void test_all_share(void **state)
     close_all();
 }
 
+/* The ranks read each other's memory for a reduce only if they share its work.  Otherwise the root alone reduces. */
+static void test_small_reduce(void **state)
+{
+    enum { ALONE = (64 << 10) / ENDS / 8 };
+    (void)state;
+    open_all();
+    for (int more = 0; more < 2; more++) {
+        numel = ALONE + more;
+        for (int unshared = 0; unshared < 1 << ENDS; unshared++)
+            for (int root = 0; root < ENDS; root++)
+                for (int in_place = 0; in_place < 2; in_place++)
+                    run_one(TUTTI_REDUCE, root, unshared, in_place, more && unshared == 0);
+    }
+    close_all();
+    numel = N;
+}
+
 /* A rank whose memory is not read may use private memory. */
 static void test_some_do_not(void **state)
 {
@@ -418,6 +435,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_share),
+        cmocka_unit_test(test_small_reduce),
         cmocka_unit_test(test_some_do_not),
         cmocka_unit_test(test_two_ranks),
         cmocka_unit_test(test_two_ranks_show_first),

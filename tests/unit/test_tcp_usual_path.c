@@ -9,7 +9,9 @@ struct usual_case {
     enum coll_path path;
 };
 
-static void check(const struct usual_case *c)
+/* Returns the description of an operation.  `named` is a row of the core, or NULL.  A description needs no more of the
+ * other ranks than their number. */
+static struct coll_op describe(const struct usual_case *c, const tutti_path_row *named)
 {
     struct end end[ENDS];
     struct small small;
@@ -17,15 +19,24 @@ static void check(const struct usual_case *c)
     ends_open(end, ENDS);
     end[0].shm.shares_cores = c->shares_cores;
     end[0].shm.can_read_memory = c->can_read_memory;
-    small_open(&end[0], &small, c->n);
+    small_open(&end[0], &small, ENDS);
+    small.coll.n = c->n;
+    small.coll.choices = named;
+    small.coll.n_choices = named != NULL;
     tutti_tensor in = {small.x, c->bytes, TUTTI_UINT8, {TUTTI_CPU, 0}}, out = in;
     if (tutti_kind_in_blocks(c->kind)) in.numel *= c->n;
     if (tutti_kind_out_blocks(c->kind)) out.numel *= c->n;
     tutti_op op = {.kind = c->kind, .dtype = TUTTI_UINT8, .n_in = 1, .n_out = 1, .in = &in, .out = &out};
     assert_true(coll_describe(&small.coll, &op, &made));
-    assert_int_equal(made.path, c->path);
+    small.coll.n = ENDS;
     coll_close(&small.coll);
     ends_close(end, ENDS);
+    return made;
+}
+
+static void check(const struct usual_case *c)
+{
+    assert_int_equal(describe(c, NULL).path, c->path);
 }
 
 enum { LARGE = 1 << 20 };
@@ -64,8 +75,75 @@ static void test_copies(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check(&cases[i]);
 }
 
+static bool has_path(const struct coll_op *op, enum coll_path path)
+{
+    return (op->ways >> COLL_WAY(path, 0) & 1) != 0;
+}
+
+/* Two ranks try lockstep up to its maximum, which counts all blocks of a rank. */
+static void test_lockstep(void **state)
+{
+    enum { MOST = 64 << 10 };
+    (void)state;
+    for (int more = 0; more < 2; more++) {
+        struct usual_case all_reduce = {TUTTI_ALL_REDUCE, 2, false, true, MOST + more, COLL_PIPELINED};
+        struct usual_case all_to_all = {TUTTI_ALL_TO_ALL, 2, false, true, MOST / 2 + more, COLL_DIRECT};
+        struct coll_op made = describe(&all_reduce, NULL);
+        assert_int_equal(has_path(&made, COLL_LOCKSTEP), !more);
+        made = describe(&all_to_all, NULL);
+        assert_int_equal(has_path(&made, COLL_LOCKSTEP), !more);
+    }
+}
+
+/* The root of a reduce reduces little data alone.  With a core each, more than two ranks share the work of more. */
+static void test_reduce(void **state)
+{
+    enum { ALONE = (64 << 10) / 3 };
+    static const tutti_path_row pipelined = {TUTTI_REDUCE, COLL_PIPELINED, INT64_MAX};
+    static const struct {
+        struct usual_case op;
+        bool sliced; /* if pipelined */
+    } cases[] = {
+        {{TUTTI_REDUCE, 3, false, true, 0, COLL_EAGER}, false},
+        {{TUTTI_REDUCE, 3, false, true, 16 << 10, COLL_EAGER}, false},
+        {{TUTTI_REDUCE, 3, false, true, ALONE, COLL_PIPELINED}, false},
+        {{TUTTI_REDUCE, 3, false, true, ALONE + 1, COLL_PIPELINED}, true},
+        {{TUTTI_REDUCE, 3, false, true, LARGE, COLL_PIPELINED}, true},
+        {{TUTTI_REDUCE, 8, false, true, 8 << 10, COLL_EAGER}, false},
+        {{TUTTI_REDUCE, 8, false, true, (8 << 10) + 1, COLL_PIPELINED}, true},
+        {{TUTTI_REDUCE, 8, true, true, 16 << 10, COLL_EAGER}, false},
+        {{TUTTI_REDUCE, 3, true, true, 512 << 10, COLL_PIPELINED}, false},
+        {{TUTTI_REDUCE, 3, true, true, (512 << 10) + 1, COLL_PIPELINED}, true},
+        {{TUTTI_REDUCE, 2, false, true, 512 << 10, COLL_PIPELINED}, false},
+        {{TUTTI_REDUCE, 2, false, true, (512 << 10) + 1, COLL_DIRECT}, true},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        check(&cases[i].op);
+        struct coll_op made = describe(&cases[i].op, &pipelined);
+        assert_int_equal(made.sliced, cases[i].sliced);
+        assert_int_equal(made.path, cases[i].op.bytes > 0 ? COLL_PIPELINED : COLL_EAGER);
+    }
+}
+
+/* A path with a name is taken even if the choice would not try it. */
+static void test_named_eager(void **state)
+{
+    static const tutti_path_row eager = {TUTTI_REDUCE, COLL_EAGER, INT64_MAX};
+    static const struct usual_case reduce = {TUTTI_REDUCE, 8, false, true, 16 << 10, COLL_PIPELINED};
+    (void)state;
+    struct coll_op made = describe(&reduce, NULL);
+    assert_false(has_path(&made, COLL_EAGER));
+    made = describe(&reduce, &eager);
+    assert_int_equal(made.path, COLL_EAGER);
+    assert_false(made.sliced);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_reads), cmocka_unit_test(test_copies)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reads),  cmocka_unit_test(test_copies),      cmocka_unit_test(test_lockstep),
+        cmocka_unit_test(test_reduce), cmocka_unit_test(test_named_eager),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -65,12 +65,12 @@ static bool is_flat_pair(const struct coll_segment *segment, const struct coll_o
     return op->kind == TUTTI_ALL_REDUCE && segment->n == 2 && op->bytes <= FLAT_CHUNKS_MAX;
 }
 
-/* True for a reduce whose root reduces everything alone.  With a core each, the others would only watch: on 16 cores a
- * reduce of 512 KiB took 1.6 (8 ranks) and 2.4 times (16) as long as an all_reduce, which shares the work. */
+/* True for a reduce whose root reduces everything alone.  More than two ranks with a core each share the work of all
+ * but little data, because the others would only watch. */
 static bool is_flat_reduce(const struct coll_segment *segment, const struct coll_op *op)
 {
-    bool few_work = segment->n == 2 || segment->shm->shares_cores;
-    return op->kind == TUTTI_REDUCE && op->bytes <= (few_work ? FLAT_REDUCE_MAX : FLAT_MAX / (size_t)segment->n);
+    bool prefers_root = segment->n == 2 || segment->shm->shares_cores;
+    return op->kind == TUTTI_REDUCE && op->bytes <= (prefers_root ? FLAT_REDUCE_MAX : FLAT_MAX / (size_t)segment->n);
 }
 
 /* ---- the ways ---------------------------------------------------------------------------------------------- */

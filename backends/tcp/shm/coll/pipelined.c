@@ -3,10 +3,10 @@
  * In step s each rank copies its chunk s into its fragment.  Once the others have arrived there, it copies out the
  * parts that it needs.
  *
- * An all_reduce (with two ranks only a very large one) and a large reduce are sliced, to share the work of reducing.
- * Each rank then reduces one slice of the chunk into its fragment.  Ranks that need the result copy out the slices of
- * chunk s - 1, which were complete when the others arrived.  Sliced operations take one step more than they have
- * chunks.
+ * An all_reduce (with two ranks only a very large one) and a reduce of more than little data (path.c) are sliced, to
+ * share the work of reducing.  Each rank then reduces one slice of the chunk into its fragment.  Ranks that need the
+ * result copy out the slices of chunk s - 1, which were complete when the others arrived.  Sliced operations take one
+ * step more than they have chunks.
  *
  * A rank has two fragments, and posts step s only when all are finished with step s - 2.  Both fragments stay in the
  * cache, so a byte passes through memory only when it is read from a tensor and when it is written to one.  If memory
