@@ -18,6 +18,7 @@ steady() {
 }
 
 pack() {
+    set -e # a folder that lacks something would waste the other machine's time
     local dir=$1 build=${2:-build} name ranks
     rm -rf "$dir"
     mkdir -p "$dir/bin" "$dir/lib/tutti" "$dir/examples/data" "$dir/expected"
@@ -40,7 +41,7 @@ pack() {
     ldd "$dir"/bin/* "$dir"/lib/*.so "$dir"/lib/tutti/*.so | awk '$3 ~ /^\// {print $3}' | sort -u |
         grep -vE '/(libc|libm|libtutti[^/]*)\.so' | xargs -r -I{} cp -L {} "$dir/lib"
     cp "$0" "$dir/run.sh"
-    strip --strip-debug "$dir"/bin/* "$dir"/examples/* "$dir"/lib/*.so* "$dir"/lib/tutti/*.so 2>/dev/null
+    strip --strip-debug "$dir"/bin/* "$dir"/examples/* "$dir"/lib/*.so* "$dir"/lib/tutti/*.so 2>/dev/null || true
     du -sh "$dir"
 }
 
@@ -50,9 +51,13 @@ if [ "${1:-}" = --pack ]; then
     exit
 fi
 
-dir=$(cd "${1:?a folder made by --pack}" && pwd)
+dir=$(cd "${1:?a folder made by --pack}" && pwd) || exit
 shift
-parts=" ${*:-cases two staged eager windows shared refuse examples faults bench overhead} "
+all="cases two staged eager windows shared refuse examples faults bench overhead"
+for part; do
+    [[ " $all " == *" $part "* ]] || { echo "there is no part \"$part\"; use: $all" >&2; exit 2; }
+done
+parts=" ${*:-$all} "
 unset TUTTI_FAKES
 # Finds NCCL and the driver outside the loader's folders: in a Python package, in a mounted folder.  Leaves out the
 # toolkit's forward-compatibility driver, which fails with another kernel module than its own.
@@ -180,7 +185,7 @@ if want examples; then
     done
 fi
 if want faults; then # prints what was measured, too
-    for name in many full_stream full_stream_late late_in_stream late_async late_coalesced; do
+    for name in many crowded_reversed full_stream full_stream_late late_in_stream late_async late_coalesced; do
         check "fault $name" timeout 100 "$run" -n 2 bash -c "$two '$dir/bin/nccl_cases' $name"
     done
     for ms in 0 1 3 10 30 100 300; do
