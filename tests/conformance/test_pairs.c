@@ -1,4 +1,5 @@
-/* Two ranks of a host: with a shared cache or without, with a core each or not, as a world or a part of one. */
+/* Two ranks of a host, and reduces of three: with a shared cache or without, with a core each or not, as a world or a
+ * part of one. */
 #include "procs.h"
 
 #include <sched.h>
@@ -188,6 +189,57 @@ static void test_parts_of_a_world_by_plans(void **state)
     procs_run_ranks(3, rank_of_part, &(struct part){"TUTTI_DETERMINISTIC", "1", false});
 }
 
+/* ---- reduces of three ranks ---------------------------------------------------------------------------------- */
+
+/* Reduces to each rank at once.  In each third of the turns, the input is shared on all ranks, on the root or nowhere.
+ */
+static int reduce_to_each(int rank, int size, int64_t n, int turn)
+{
+    tutti_work *work[3] = {0};
+    int64_t *in[3], *out[3];
+    bool shared[3], in_place = turn % 2 == 1;
+    for (int root = 0; root < size; root++) {
+        void *memory = NULL;
+        shared[root] = turn % 3 == 0 || (turn % 3 == 1 && rank == root);
+        if (shared[root]) EXPECT(tutti_alloc(NULL, n * 8, &memory) == TUTTI_OK);
+        in[root] = shared[root] ? memory : malloc((size_t)n * 8);
+        out[root] = in_place ? in[root] : malloc((size_t)n * 8);
+        for (int64_t i = 0; i < n; i++) in[root][i] = turn + i + rank * 1000003;
+        EXPECT(tutti_reduce_into(tutti_view(out[root], n), tutti_view(in[root], n), root, TUTTI_SUM,
+                                 tutti_with(.async_op = &work[root])) == TUTTI_OK);
+    }
+    for (int root = 0; root < size; root++) {
+        int64_t wrong = 0;
+        EXPECT(tutti_wait(&work[root], TUTTI_DEFAULT_TIMEOUT) == TUTTI_OK);
+        for (int64_t i = 0; i < n && rank == root; i++) wrong += out[root][i] != size * (turn + i + 1000003);
+        for (int64_t i = 0; i < n && rank != root; i++) wrong += in[root][i] != turn + i + rank * 1000003;
+        EXPECT(wrong == 0);
+        if (!in_place) free(out[root]);
+        if (!shared[root]) free(in[root]);
+        if (shared[root]) EXPECT(tutti_free(NULL, in[root]) == TUTTI_OK);
+    }
+    return 0;
+}
+
+/* The root alone reduces up to 64 KiB of all ranks' data, or 512 KiB of its own if ranks share cores. */
+static int rank_of_reduces(int rank, int size, void *argument)
+{
+    static const int64_t numel[] = {256, 2048, 2730, 2731, 8192, 65536, 65537};
+    apply(argument);
+    EXPECT(proc_init(LIMIT_MS) == TUTTI_OK);
+    for (int turn = 0; turn < 6 * 7; turn++) EXPECT(reduce_to_each(rank, size, numel[turn % 7], turn) == 0);
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static void test_reduces(void **state)
+{
+    (void)state;
+    procs_run_ranks(3, rank_of_reduces, &(struct part){0});
+    procs_run_ranks(3, rank_of_reduces, &(struct part){.one_core = true});
+    procs_run_ranks(3, rank_of_reduces, &(struct part){"TUTTI_SHM_CMA", "0", false});
+}
+
 /* ---- messages ------------------------------------------------------------------------------------------------ */
 
 enum { FEW = 16 << 10, EAGER = 64 << 10, HELD = 40, CALLS = 300 };
@@ -347,6 +399,7 @@ int main(void)
         cmocka_unit_test(test_parts_of_a_world_with_one_core),
         cmocka_unit_test(test_parts_of_a_world_that_may_not_read),
         cmocka_unit_test(test_parts_of_a_world_by_plans),
+        cmocka_unit_test(test_reduces),
         cmocka_unit_test(test_none_overtakes_another),
         cmocka_unit_test(test_all_send_first),
         cmocka_unit_test(test_messages),
