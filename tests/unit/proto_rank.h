@@ -33,6 +33,7 @@ static void *starve(size_t n, size_t bytes)
 
 static int dropped;            /* links */
 static bool loses;             /* the next unwrite finds no memory to start the next write, which ends the link */
+static bool loses_sending;     /* the next message finds no memory, which ends the link */
 static struct proto *protocol; /* the user of the transport */
 
 /* Stubs ignore their parameters.  NOLINTBEGIN(misc-unused-parameters) */
@@ -73,7 +74,10 @@ static int record_message(struct transport *transport, int32_t rank, const struc
                           const void *payload, size_t bytes)
 {
     last_sent = *header;
-    return TUTTI_OK;
+    if (!loses_sending) return TUTTI_OK;
+    loses_sending = false;
+    proto_events.lost(protocol, rank, "no memory");
+    return TUTTI_ERR_NO_MEMORY;
 }
 
 static bool has_left(struct transport *transport, int32_t rank, uint8_t kind, uint64_t id)
@@ -163,6 +167,7 @@ static int error(int status, const char *format, ...)
 
 static void completed(tutti_request *request, int status)
 {
+    assert_int_equal(*(int *)request->owner, 0); /* once: the caller may free the request then */
     *(int *)request->owner = status == TUTTI_OK ? 1 : status;
 }
 

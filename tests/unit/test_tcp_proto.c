@@ -96,6 +96,48 @@ static void test_an_end_that_ends_the_link(void **state)
     close_rank(&proto, &group);
 }
 
+/* A peer withdraws its receive from the first of two writes, and the second one breaks the link when it starts. */
+static void test_a_revocation_that_ends_the_link(void **state)
+{
+    enum { KEY = 9 };
+    int ended[2] = {0};
+    tutti_request request[2] = {{.peer = 1, .owner = &ended[0]}, {.peer = 1, .owner = &ended[1]}};
+    struct proto proto;
+    struct proto_group group;
+    (void)state;
+    open_rank(&proto, &group);
+    struct proto_op *op = proto_op_new(&group, &request[0], 1, PROTO_SEND_WRITING);
+    proto_op_new(&group, &request[1], 1, PROTO_SEND_WRITING);
+    op->write.queued = true;
+    op->write.key = KEY;
+    loses = true;
+    bring(&proto, 1, (struct transport_header){.kind = KIND_REVOKE, .ref = KEY}, NULL);
+    assert_int_equal(ended[0], TUTTI_ERR_PEER_LOST);
+    assert_int_equal(ended[1], TUTTI_ERR_PEER_LOST);
+    close_rank(&proto, &group);
+}
+
+/* The report of a completed read breaks the link, and the message has been received. */
+static void test_a_report_that_ends_the_link(void **state)
+{
+    static char data[64];
+    int ended = 0;
+    tutti_request request = {.peer = 1, .data = data, .bytes = sizeof data, .owner = &ended};
+    struct transport_header rts = {
+        .kind = KIND_RTS_READ, .group = OURS, .bytes = sizeof data, .id = 1, .ref = (uintptr_t)data};
+    struct proto proto;
+    struct proto_group group;
+    (void)state;
+    open_rank(&proto, &group);
+    assert_int_equal(proto_recv(&group, &request), TUTTI_REQUEST_PENDING);
+    bring(&proto, 1, rts, NULL);
+    loses_sending = true;
+    assert_true(proto_progress(&proto) > 0);
+    assert_int_equal(last_sent.kind, KIND_FIN);
+    assert_int_equal(ended, 1);
+    close_rank(&proto, &group);
+}
+
 /* A transport without single-copy reads accepts none of their messages. */
 static void test_a_read_without_reads(void **state)
 {
@@ -195,6 +237,8 @@ int main(void)
         cmocka_unit_test(test_an_answer_to_a_withdrawn_rts),
         cmocka_unit_test(test_a_non_member),
         cmocka_unit_test(test_an_end_that_ends_the_link),
+        cmocka_unit_test(test_a_revocation_that_ends_the_link),
+        cmocka_unit_test(test_a_report_that_ends_the_link),
         cmocka_unit_test(test_a_read_without_reads),
         cmocka_unit_test(test_sent_after_all),
         cmocka_unit_test(test_parts),

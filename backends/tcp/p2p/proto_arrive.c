@@ -261,12 +261,15 @@ static void handle_revoke(struct proto *proto, const struct transport_header *he
     forget_arrival(&proto->grants, peer, header->ref);
     struct proto_op *op = find_write(proto, peer, header->ref);
     if (op != NULL) {
-        if (transport->ops->unwrite(transport, peer, &op->write))
+        uint64_t id = op->id;
+        if (transport->ops->unwrite(transport, peer, &op->write)) {
+            if (proto_op_find(proto, id) != op) return; /* the next write has dropped the link, for lack of memory */
             proto_finish(proto, op->request, fail_receive_withdrawn(proto, peer));
-        else if (transport->ops->cut(transport, peer, &op->write))
+        } else if (transport->ops->cut(transport, peer, &op->write)) {
             op->cut = true;
-        else
+        } else {
             return;
+        }
     }
     struct transport_header answer = {.kind = KIND_REVOKED, .ref = header->ref, .after_writes = true};
     proto_transmit(proto, peer, &answer, NULL, 0);

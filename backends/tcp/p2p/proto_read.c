@@ -52,8 +52,10 @@ int proto_continue_reads(struct proto *proto)
     size_t left = request->bytes - op->bytes_read;
     op->bytes_read += left < PROTO_READ_TURN ? left : PROTO_READ_TURN;
     if (op->bytes_read < request->bytes) return 1;
-    send_fin(proto, op->peer, op->peer_id);
-    proto_finish_recv(proto, request, op->peer, TUTTI_OK);
+    int32_t peer = op->peer;
+    uint64_t rts = op->peer_id;
+    proto_finish_recv(proto, request, peer, TUTTI_OK);
+    send_fin(proto, peer, rts); /* last, because it may drop the link, which ends every operation of the peer */
     return 1;
 }
 
