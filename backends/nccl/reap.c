@@ -6,9 +6,11 @@
  * on its own thread, because an abort may wait for the whole device, where kernels of another communicator still
  * spin.
  *
- * An exit waits for threads that still run, because NCCL and the driver clean up in the exit, and a thread that runs on
- * crashes in what is gone (seen on an H100 with NCCL 2.28). */
+ * An exit waits for all of this, because NCCL and the driver clean up in the exit, and a thread that runs on crashes in
+ * what is gone (seen on an H100 with NCCL 2.28).  An abort ends the kernels that the program waits for first, so that
+ * the program may exit while the thread that aborts still waits here. */
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -39,28 +41,34 @@ struct reaping {
     struct ending ending[];
 };
 
-static void reaping_free(struct reaping *reaping)
-{
-    driver.cuDevicePrimaryCtxRelease(reaping->device);
-    pthread_cond_destroy(&reaping->changed);
-    pthread_mutex_destroy(&reaping->lock);
-    free(reaping);
-}
-
 /* ---- exit --------------------------------------------------------------------------------------------------- */
 
-/* Lists that their callers have abandoned and whose threads still run. */
+/* The lists whose communicators end now. */
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    int left;
-    pid_t process; /* that waits at its exit; a forked one has none of the threads */
-} background = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    int n;
+    atomic_int process; /* whose exit will wait; a forked one has none of the threads, and may find the lock taken */
+} running = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static struct timespec after_ms(clockid_t clock, int ms)
+static void init_condition(pthread_cond_t *condition)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+static void init_running(void)
+{
+    init_condition(&running.changed);
+}
+
+static struct timespec after_ms(int ms)
 {
     struct timespec until;
-    clock_gettime(clock, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += ms / 1000;
     until.tv_nsec += ms % 1000 * 1000000L;
     until.tv_sec += until.tv_nsec / 1000000000;
@@ -70,29 +78,49 @@ static struct timespec after_ms(clockid_t clock, int ms)
 
 static void wait_at_exit(void)
 {
-    if (background.process != getpid()) return;
-    struct timespec until = after_ms(CLOCK_REALTIME, EXIT_MS);
-    pthread_mutex_lock(&background.lock);
-    while (background.left > 0 && pthread_cond_timedwait(&background.changed, &background.lock, &until) == 0) continue;
-    if (background.left > 0)
+    /* relaxed: it decides only whether this is a forked process */
+    if (atomic_load_explicit(&running.process, memory_order_relaxed) != getpid()) return;
+    struct timespec until = after_ms(EXIT_MS);
+    pthread_mutex_lock(&running.lock);
+    atomic_store_explicit(&running.process, 0, memory_order_relaxed); /* later handlers may end more communicators */
+    while (running.n > 0 && pthread_cond_timedwait(&running.changed, &running.lock, &until) == 0) continue;
+    if (running.n > 0)
         fprintf(stderr, "tutti: nccl: communicators have not ended %d ms after the exit began; it goes on\n", EXIT_MS);
-    pthread_mutex_unlock(&background.lock);
+    pthread_mutex_unlock(&running.lock);
 }
 
-/* Counts a list that continues in the background, or one that has ended.  The handler is registered late, so that it
- * runs before those of NCCL and the driver. */
-static void count_background(int change)
+/* Counts a list that begins.  Registers the handler late, so that it runs before those of NCCL and the driver. */
+static void begin_running(void)
 {
-    pthread_mutex_lock(&background.lock);
-    background.left += change;
-    bool first = change > 0 && background.process != getpid();
-    if (first) background.process = getpid();
-    pthread_cond_broadcast(&background.changed);
-    pthread_mutex_unlock(&background.lock);
-    if (first) atexit(wait_at_exit);
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, init_running);
+    pthread_mutex_lock(&running.lock);
+    /* relaxed: under the lock */
+    bool is_first = atomic_exchange_explicit(&running.process, getpid(), memory_order_relaxed) != getpid();
+    running.n++;
+    pthread_mutex_unlock(&running.lock);
+    if (is_first) atexit(wait_at_exit);
+}
+
+static void end_running(void)
+{
+    pthread_mutex_lock(&running.lock);
+    running.n--;
+    pthread_cond_broadcast(&running.changed);
+    pthread_mutex_unlock(&running.lock);
 }
 
 /* ---- threads ----------------------------------------------------------------------------------------------- */
+
+/* Frees a list whose threads have all ended. */
+static void reaping_free(struct reaping *reaping)
+{
+    driver.cuDevicePrimaryCtxRelease(reaping->device);
+    pthread_cond_destroy(&reaping->changed);
+    pthread_mutex_destroy(&reaping->lock);
+    free(reaping);
+    end_running();
+}
 
 static void finish_thread(struct reaping *reaping)
 {
@@ -102,9 +130,7 @@ static void finish_thread(struct reaping *reaping)
     bool last = --reaping->threads == 0 && reaping->left;
     pthread_cond_signal(&reaping->changed);
     pthread_mutex_unlock(&reaping->lock);
-    if (!last) return;
-    reaping_free(reaping);
-    count_background(-1);
+    if (last) reaping_free(reaping);
 }
 
 /* Runs fn on a thread, or inline if none can be created. */
@@ -191,11 +217,7 @@ struct reaping *ncclb_reap_new(struct ncclb_group *group, int most)
                      group->info.name);
         return NULL;
     }
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&reaping->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
+    init_condition(&reaping->changed);
     pthread_mutex_init(&reaping->lock, NULL);
     reaping->context = group->device.context;
     reaping->device = group->device.handle;
@@ -221,12 +243,11 @@ void ncclb_reap_add(struct reaping *reaping, struct ncclb_comm_stream *cs, bool 
 /* Returns true if all threads finished in time; otherwise the last thread frees the shared state. */
 static bool wait_bounded(struct reaping *reaping)
 {
-    struct timespec until = after_ms(CLOCK_MONOTONIC, WAIT_MS);
+    struct timespec until = after_ms(WAIT_MS);
     pthread_mutex_lock(&reaping->lock);
     while (reaping->threads > 0 && pthread_cond_timedwait(&reaping->changed, &reaping->lock, &until) == 0) continue;
     bool done = reaping->threads == 0;
     reaping->left = !done;
-    if (!done) count_background(1); /* before its last thread can see that it is left */
     pthread_mutex_unlock(&reaping->lock);
     if (done) reaping_free(reaping);
     return done;
@@ -235,6 +256,7 @@ static bool wait_bounded(struct reaping *reaping)
 bool ncclb_reap(struct ncclb_group *group, struct reaping *reaping)
 {
     int n = reaping->n, gentle = 0;
+    begin_running();
     for (int i = 0; i < n; i++) {
         gentle += reaping->ending[i].gently;
         if (!reaping->ending[i].gently) run_on_thread(reaping, abort_one, &reaping->ending[i]);
@@ -244,8 +266,7 @@ bool ncclb_reap(struct ncclb_group *group, struct reaping *reaping)
     if (!done)
         TUTTI_LOG_AS(group->host, "nccl", 1,
                      "nccl: ending %d communicator%s of group %s takes longer than %d ms; it continues in the "
-                     "background, and the "
-                     "program's exit waits for it up to %d ms",
+                     "background, and the program's exit waits for it up to %d ms",
                      n, n == 1 ? "" : "s", group->info.name, WAIT_MS, EXIT_MS);
     return done;
 }

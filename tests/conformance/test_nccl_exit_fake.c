@@ -1,4 +1,6 @@
 /* The exit of a program whose communicators still end, on the stand-ins of tests/fakes. */
+#include <dlfcn.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,20 +12,64 @@
 
 #include "fake_ranks.h"
 
-enum { LATE_MS = 2500 }; /* longer than destroying a group waits */
+enum { LATE_MS = 2500, SOON_MS = 500 }; /* longer than destroying a group waits, and less */
 
-/* Makes a group of one rank, uses it, destroys it and exits. */
-static void use_and_exit(void)
+static tutti_store *store;
+
+/* Makes a group of one rank, and uses it. */
+static tutti_group *make_group(const char *name)
 {
-    tutti_store *store = NULL;
     tutti_group *group = NULL;
-    tutti_group_opts opts = {.device = {TUTTI_CUDA, 0}};
+    tutti_group_opts opts = {.device = {TUTTI_CUDA, 0}, .name = name};
     if (!cu_load() || !cu_use(0)) _exit(2);
-    if (tutti_store_memory(NULL, &store) != TUTTI_OK) _exit(3);
+    if (store == NULL && tutti_store_memory(NULL, &store) != TUTTI_OK) _exit(3);
     if (tutti_create_group("nccl", store, 0, 1, &opts, &group) != TUTTI_OK) _exit(4);
     if (tutti_barrier(&(tutti_opts){.group = group}) != TUTTI_OK) _exit(5);
+    return group;
+}
+
+static void end_group(tutti_group *group)
+{
     if (tutti_destroy_process_group(group) != TUTTI_OK) _exit(6);
-    tutti_store_free(store);
+}
+
+static void use_and_exit(void)
+{
+    end_group(make_group("one"));
+}
+
+static void *end_group_main(void *group)
+{
+    end_group(group);
+    return NULL;
+}
+
+/* Exits while another thread ends the communicators and waits for them. */
+static void exit_under_another_thread(void)
+{
+    pthread_t thread;
+    int (*ending)(void) = NULL;
+    tutti_group *group = make_group("one");
+    void *nccl = dlopen("libnccl.so.2", RTLD_NOW | RTLD_NOLOAD);
+    if (nccl != NULL) *(void **)&ending = dlsym(nccl, "fake_nccl_ending");
+    if (ending == NULL || pthread_create(&thread, NULL, end_group_main, group) != 0) _exit(10);
+    while (ending() == 0) usleep(1000);
+}
+
+static tutti_group *last;
+
+static void end_the_last(void)
+{
+    end_group(last);
+}
+
+/* Ends one group in main and another one in a handler of its own, which runs after the plug-in's. */
+static void end_in_a_handler(void)
+{
+    tutti_group *first = make_group("one");
+    last = make_group("two");
+    atexit(end_the_last);
+    end_group(first);
 }
 
 /* A forked process has none of the threads, and waits for none. */
@@ -46,11 +92,11 @@ static void use_and_fork(void)
     }
 }
 
-static void run_in_child(void (*fn)(void))
+static void run_in_child(void (*fn)(void), int late_ms)
 {
     int status = -1;
     char fault[32];
-    snprintf(fault, sizeof fault, "late@0:%d", LATE_MS);
+    snprintf(fault, sizeof fault, "late@0:%d", late_ms);
     setenv("FAKE_NCCL_FAULT", fault, 1);
     pid_t child = fork();
     if (child == 0) {
@@ -66,19 +112,32 @@ static void run_in_child(void (*fn)(void))
 static void test_exit_waits(void **state)
 {
     (void)state;
-    run_in_child(use_and_exit);
+    run_in_child(use_and_exit, LATE_MS);
+}
+
+static void test_exit_waits_for_another_thread(void **state)
+{
+    (void)state;
+    run_in_child(exit_under_another_thread, SOON_MS);
+}
+
+static void test_exit_waits_after_handlers(void **state)
+{
+    (void)state;
+    run_in_child(end_in_a_handler, LATE_MS);
 }
 
 static void test_forked_process_does_not_wait(void **state)
 {
     (void)state;
-    run_in_child(use_and_fork);
+    run_in_child(use_and_fork, LATE_MS);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_exit_waits),
-                                       cmocka_unit_test(test_forked_process_does_not_wait)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_exit_waits), cmocka_unit_test(test_exit_waits_for_another_thread),
+        cmocka_unit_test(test_exit_waits_after_handlers), cmocka_unit_test(test_forked_process_does_not_wait)};
     if (!fakes_are_here()) return 77;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -147,6 +147,9 @@ void fake_enqueue_held(ncclComm_t comm);
 /* Returns the version that is reported. */
 int fake_version(void);
 
+/* Returns the number of threads in ncclCommDestroy, for tests. */
+int fake_nccl_ending(void);
+
 /* Returns the number of splits in this process, for tests. */
 int fake_nccl_splits(void);
 
