@@ -20,6 +20,7 @@ static int given_memfds, given_ranges, given_areas = PLENTY;
 static int segment = -1; /* the last memfd */
 static off_t refused_at;
 static off_t refused_bytes;
+static bool interrupts, interrupted; /* every second call is interrupted by a signal, as before Linux 6.2 */
 
 __attribute__((visibility("default"))) int memfd_create(const char *name, unsigned flags)
 {
@@ -35,6 +36,11 @@ __attribute__((visibility("default"))) int memfd_create(const char *name, unsign
 __attribute__((visibility("default"))) int fallocate(int fd, int mode, off_t at, off_t bytes)
 {
     struct shm shm;
+    interrupted = interrupts && mode == 0 && !interrupted;
+    if (interrupted) {
+        errno = EINTR;
+        return -1;
+    }
     shm_measure(&shm, RANKS, coll_bytes(RANKS));
     int *given = at > 0 && (size_t)at < shm.colls_at ? &given_areas : &given_ranges;
     if (mode != 0 || (*given)-- > 0) return (int)syscall(SYS_fallocate, fd, mode, at, bytes);
@@ -196,6 +202,33 @@ static void test_no_pages_for_an_area(void **state)
     procs_run_ranks(RANKS, rank_without_area, NULL);
 }
 
+/* Signals arrive while ranks take memory for the segment, for collectives and for their first messages. */
+static int rank_with_signals(int rank, int size, void *argument)
+{
+    static char data[1000];
+    tutti_tensor x = tutti_view(data, (int64_t)sizeof data);
+    void *memory = NULL;
+    (void)argument;
+    given_memfds = given_ranges = PLENTY;
+    interrupts = true;
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    EXPECT(has_segment(NULL));
+    for (int from = 0; from < size; from++) {
+        EXPECT(tutti_broadcast(x, from, NULL) == TUTTI_OK);
+        if (rank == from) EXPECT(tutti_send(x, (rank + 1) % size, NULL) == TUTTI_OK);
+        if (rank == (from + 1) % size) EXPECT(tutti_recv(x, from, NULL) == TUTTI_OK);
+    }
+    EXPECT(tutti_alloc(NULL, 1 << 20, &memory) == TUTTI_OK);
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static void test_signals(void **state)
+{
+    (void)state;
+    procs_run_ranks(RANKS, rank_with_signals, NULL);
+}
+
 /* A rank with too few descriptors for its peers logs that and uses the network. */
 static int rank_of_few_descriptors(int rank, int size, void *argument)
 {
@@ -292,6 +325,7 @@ int main(void)
         cmocka_unit_test(test_no_pages_for_the_first_segment),
         cmocka_unit_test(test_no_pages_for_a_segment_later),
         cmocka_unit_test(test_no_pages_for_an_area),
+        cmocka_unit_test(test_signals),
         cmocka_unit_test(test_few_descriptors),
         cmocka_unit_test(test_no_memory_for_bytes),
     };

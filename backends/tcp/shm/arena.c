@@ -122,14 +122,12 @@ static void release_pages(struct shm *shm, const struct shm_block *block)
 static bool reserve_pages(struct shm *shm, const struct shm_block *block)
 {
     char *at = shm->arena.base + block->at;
-    int result;
     if (shm_is_disowned(shm)) {
         errno = EBADF;
         return false;
     }
-    do result = fallocate(fd_of(shm), 0, (off_t)block->at, (off_t)block->bytes);
-    while (result != 0 && errno == EINTR);
-    if (result == 0 && mprotect(at, block->bytes, PROT_READ | PROT_WRITE) == 0) {
+    if (shm_take_pages(fd_of(shm), block->at, block->bytes) &&
+        mprotect(at, block->bytes, PROT_READ | PROT_WRITE) == 0) {
         madvise(at, block->bytes, MADV_DODUMP);
         return true;
     }

@@ -57,6 +57,19 @@ size_t shm_allowed(int resource)
     return getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ? SIZE_MAX : (size_t)limit.rlim_cur;
 }
 
+bool shm_take_pages(int fd, size_t at, size_t bytes)
+{
+    enum { STEP = 1 << 20 };
+    for (size_t step; bytes > 0; at += step, bytes -= step) {
+        int result;
+        step = bytes < STEP ? bytes : STEP;
+        do result = fallocate(fd, 0, (off_t)at, (off_t)step);
+        while (result != 0 && errno == EINTR);
+        if (result != 0) return false;
+    }
+    return true;
+}
+
 int shm_segment_make(size_t bytes, size_t reserved)
 {
     if (bytes > shm_allowed(RLIMIT_FSIZE)) { /* ftruncate would raise SIGXFSZ */
@@ -65,8 +78,7 @@ int shm_segment_make(size_t bytes, size_t reserved)
     }
     int fd = memfd_create("tutti", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0) return -1;
-    /* fallocate reserves the pages at once: a lack of memory is an error here, and no later access fails. */
-    if (ftruncate(fd, (off_t)bytes) == 0 && (reserved == 0 || fallocate(fd, 0, 0, (off_t)reserved) == 0) &&
+    if (ftruncate(fd, (off_t)bytes) == 0 && shm_take_pages(fd, 0, reserved) &&
         fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
         return fd;
     int error = errno;
@@ -108,45 +120,45 @@ void shm_find_rings(struct shm *shm)
     }
 }
 
-static bool change_pages(struct shm *shm, size_t at, size_t bytes, int how)
+static bool take_pages(struct shm *shm, size_t at, size_t bytes)
 {
-    if (shm_is_disowned(shm)) {
-        errno = EBADF;
-        return false;
-    }
-    return fallocate(shm->memfd, how, (off_t)at, (off_t)bytes) == 0;
+    if (!shm_is_disowned(shm)) return shm_take_pages(shm->memfd, at, bytes);
+    errno = EBADF;
+    return false;
 }
 
 bool shm_reserve(struct shm *shm, int local_rank, size_t at, size_t bytes)
 {
     at += shm->bytes_at + number_of(shm, shm->local_rank, local_rank) * shm->bytes_span;
-    if (!change_pages(shm, at, bytes, 0)) return false;
+    if (!take_pages(shm, at, bytes)) return false;
     if (shm->config.counters != NULL) shm->config.counters->memory += bytes;
     return true;
 }
 
 /* ---- collective segments ------------------------------------------------------------------------------------- */
 
-void *shm_coll_at(const struct shm *shm, int index)
+static size_t coll_at(const struct shm *shm, int index)
 {
-    return shm->base + shm->colls_at + (size_t)index * shm->coll_span;
+    return shm->colls_at + (size_t)index * shm->coll_span;
 }
 
-static bool change_coll(struct shm *shm, int index, int how)
+void *shm_coll_at(const struct shm *shm, int index)
 {
-    return change_pages(shm, shm->colls_at + (size_t)index * shm->coll_span, shm->coll_span, how);
+    return shm->base + coll_at(shm, index);
 }
 
 bool shm_coll_reserve(struct shm *shm, int index)
 {
-    if (change_coll(shm, index, 0)) return true;
+    if (take_pages(shm, coll_at(shm, index), shm->coll_span)) return true;
     shm->coll_refused = errno;
+    (void)shm_coll_release(shm, index); /* a part may have been taken */
     return false;
 }
 
 bool shm_coll_release(struct shm *shm, int index)
 {
-    return change_coll(shm, index, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE);
+    return !shm_is_disowned(shm) && fallocate(shm->memfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                                              (off_t)coll_at(shm, index), (off_t)shm->coll_span) == 0;
 }
 
 /* Makes the probe and publishes it.  It has pages of its own, which a forked child sees as zeros: the child has a copy

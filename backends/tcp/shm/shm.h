@@ -206,6 +206,10 @@ size_t shm_allowed(int resource);
 int shm_segment_make(size_t bytes, size_t reserved);
 /* True if fd is a sealed segment of this size. */
 bool shm_segment_is_sound(int fd, size_t bytes);
+/* Takes memory for a range of a memfd at once, so that a lack of memory is an error here and no later access fails.
+ * Returns false, with errno, if there is none; a part of the range may have memory then.  Kernels before 6.2 give up
+ * with EINTR at a signal, so it tries again, in steps that end between the signals of a timer. */
+bool shm_take_pages(int fd, size_t at, size_t bytes);
 /* Maps the segment and fills this rank's entry. */
 bool shm_map(struct shm *shm);
 /* Finds the rings to and from all peers in the mapped segment. */
