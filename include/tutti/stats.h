@@ -26,7 +26,8 @@ typedef struct tutti_counters {
     tutti_traffic shared;  /* through shared memory: messages, and this rank's tensors of collectives */
     tutti_traffic wire;    /* messages over the network */
     uint64_t retries;      /* attempts to post to the network that it refused for the moment */
-    uint64_t memory;       /* bytes of shared memory that this rank maps */
+    uint64_t memory;       /* bytes of shared memory for messages: what all ranks of the host have from the start, and
+                            * what this rank has taken since then */
     tutti_traffic library; /* through MPI or NCCL, which choose the way: messages, and this rank's tensors of
                             * collectives */
     uint64_t reserved[2];  /* 0 */
