@@ -279,6 +279,25 @@ static void test_ends_and_continues(void **state)
     ends_close(end, 2);
 }
 
+/* A rank that can take no memory because its descriptors are closed says that. */
+static void test_says_why_it_has_no_memory(void **state)
+{
+    static const struct transport_events loses = {.lost = on_lost_one};
+    static const char payload[1000];
+    struct transport_header header = {.kind = 1};
+    struct end end[2];
+    (void)state;
+    ends_open(end, 2);
+    struct shm *shm = &end[0].shm;
+    shm->config.events = &loses;
+    shm->disowned = true;
+    assert_int_equal(shm_send(shm, 1, &header, payload, SHM_INLINE), TUTTI_OK);
+    assert_int_equal(shm_send(shm, 1, &header, payload, sizeof payload), TUTTI_ERR_PEER_LOST);
+    assert_int_equal(end[0].lost, 1);
+    assert_string_equal(shm->peer[1].why, "the program closed this process's descriptors");
+    ends_close(end, 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -292,6 +311,7 @@ int main(void)
         cmocka_unit_test(test_late_ring),
         cmocka_unit_test(test_headers),
         cmocka_unit_test(test_ends_and_continues),
+        cmocka_unit_test(test_says_why_it_has_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

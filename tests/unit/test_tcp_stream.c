@@ -45,6 +45,12 @@ void shm_drop(struct shm *shm, int local_rank, const char *why, bool notify)
     dropped++;
 }
 
+int shm_drop_starved(struct shm *shm, int local_rank)
+{
+    dropped++;
+    return TUTTI_ERR_NO_MEMORY;
+}
+
 int shm_send(struct shm *shm, int local_rank, const struct transport_header *header, const void *payload, size_t bytes)
 {
     assert_true(n_sent < SENT_MAX);
@@ -241,6 +247,23 @@ static void test_a_write_with_bytes_at_the_end(void **state)
     assert_false(received[0]);
 }
 
+/* Only a write that has bytes needs memory for the FIFO. */
+static void test_no_memory_for_the_fifo(void **state)
+{
+    (void)state;
+    peers[PEER].out_has_fifo = false;
+    shm.disowned = true; /* as if there were none */
+    writes[0].bytes = 0;
+    shm_write(&shm, PEER, &writes[0]);
+    assert_int_equal(n_sent, 1);
+    assert_int_equal(dropped, 0);
+    shm_stream_progress(&shm);
+    assert_true(write_ended[0]);
+    shm_write(&shm, PEER, &writes[1]);
+    assert_int_equal(n_sent, 1);
+    assert_int_equal(dropped, 1);
+}
+
 /* Announcements of a faulty peer: two at a time, other bytes, memory that was not exposed to it. */
 static void test_invalid_announcements(void **state)
 {
@@ -272,6 +295,7 @@ int main(void)
         TEST(test_a_running_write_is_withdrawn),  TEST(test_memory_is_concealed),
         TEST(test_the_next_write_is_announced),   TEST(test_an_empty_write_at_the_end),
         TEST(test_a_write_with_bytes_at_the_end), TEST(test_invalid_announcements),
+        TEST(test_no_memory_for_the_fifo),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -170,10 +170,7 @@ static __attribute__((noinline)) int send_later(struct shm *shm, int local_rank,
         if (await_space(shm, local_rank, header, payload, bytes)) return TUTTI_OK;
         waiting = malloc(sizeof *waiting + bytes);
     }
-    if (waiting == NULL) { /* dropping the message would hang the peer */
-        shm_drop(shm, local_rank, "no memory for messages to it", true);
-        return shm->config.host->error(TUTTI_ERR_NO_MEMORY, "no memory for a message to rank %d", peer->rank);
-    }
+    if (waiting == NULL) return shm_drop_starved(shm, local_rank); /* dropping the message would hang the peer */
     waiting->header = *header;
     waiting->bytes = bytes;
     if (bytes > 0) memcpy(waiting->payload, payload, bytes);
@@ -280,6 +277,17 @@ void shm_drop(struct shm *shm, int local_rank, const char *why, bool notify)
     shm->config.events->lost(shm->config.user, peer->rank, peer->why);
 }
 
+static const char no_descriptors[] = "the program closed this process's descriptors";
+
+int shm_drop_starved(struct shm *shm, int local_rank)
+{
+    const struct shm_peer *peer = &shm->peer[local_rank];
+    bool disowned = shm_is_disowned(shm);
+    shm_drop(shm, local_rank, disowned ? no_descriptors : "no memory for messages to it", true);
+    return disowned ? shm->config.host->error(TUTTI_ERR_PEER_LOST, "rank %d is lost: %s", peer->rank, peer->why)
+                    : shm->config.host->error(TUTTI_ERR_NO_MEMORY, "no memory for a message to rank %d", peer->rank);
+}
+
 bool shm_has_closed(struct shm *shm, int local_rank)
 {
     struct shm_peer *peer = &shm->peer[local_rank];
@@ -322,7 +330,7 @@ static int drop_all(struct shm *shm)
     int lost = 0;
     for (int local_rank = 0; local_rank < shm->n; local_rank++) {
         lost += !shm->peer[local_rank].lost;
-        shm_drop(shm, local_rank, "the program closed this process's descriptors", true);
+        shm_drop(shm, local_rank, no_descriptors, true);
     }
     return lost;
 }

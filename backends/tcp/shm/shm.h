@@ -353,6 +353,8 @@ bool shm_fits(struct shm *shm, int local_rank, size_t bytes);
 /* Withdraws the message with this kind and id if it still waits for space. */
 bool shm_unsend(struct shm *shm, int local_rank, uint8_t kind, uint64_t id);
 void shm_drop(struct shm *shm, int local_rank, const char *why, bool notify);
+/* Drops a peer because this rank could take no memory for messages to it.  Returns the error. */
+int shm_drop_starved(struct shm *shm, int local_rank);
 int shm_progress(struct shm *shm);
 /* Handles up to `most` of the messages that have arrived from one peer.  Returns how many. */
 int shm_read(struct shm *shm, int local_rank, size_t most);

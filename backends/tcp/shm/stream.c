@@ -39,10 +39,10 @@ static struct transport_memory *find_exposed(const struct shm *shm, int32_t rank
 static void start_next(struct shm *shm, int32_t rank)
 {
     struct transport_write *write = first_write(shm, rank);
-    if (write == NULL) return;
     int local_rank = shm_local_rank(shm, rank);
-    if (!shm_fifo_reserve(shm, local_rank)) {
-        shm_drop(shm, local_rank, "no memory for messages to it", true);
+    if (write == NULL || shm->peer[local_rank].lost) return;
+    if (write->bytes > 0 && !shm_fifo_reserve(shm, local_rank)) {
+        (void)shm_drop_starved(shm, local_rank);
         return;
     }
     uint64_t start = shm_fifo_begin(shm, local_rank, write->bytes);
