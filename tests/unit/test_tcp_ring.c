@@ -3,6 +3,7 @@
  * as a sleeper that is not woken. */
 #include <poll.h>
 #include <sched.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "unit/shm_ends.h"
@@ -298,6 +299,33 @@ static void test_says_why_it_has_no_memory(void **state)
     ends_close(end, 2);
 }
 
+static blkcnt_t blocks_of(const struct shm *shm)
+{
+    struct stat status;
+    assert_int_equal(fstat(shm->memfd, &status), 0);
+    return status.st_blocks;
+}
+
+/* The byte area gets memory with the first message that needs it, not when a path is considered. */
+static void test_asks_without_taking_memory(void **state)
+{
+    static const char payload[1000];
+    struct transport_header header = {.kind = 1};
+    struct end end[2];
+    (void)state;
+    ends_open(end, 2);
+    struct shm *shm = &end[0].shm;
+    blkcnt_t before = blocks_of(shm);
+    assert_true(shm_fits(shm, 1, sizeof payload));
+    assert_true(shm_fits(shm, 1, shm->ring_bytes));
+    assert_false(shm_fits(shm, 1, shm->ring_bytes + 1));
+    assert_int_equal(blocks_of(shm), before);
+    assert_int_equal(shm_send(shm, 1, &header, payload, sizeof payload), TUTTI_OK);
+    assert_true(blocks_of(shm) > before);
+    assert_false(shm_fits(shm, 1, shm->ring_bytes));
+    ends_close(end, 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -312,6 +340,7 @@ int main(void)
         cmocka_unit_test(test_headers),
         cmocka_unit_test(test_ends_and_continues),
         cmocka_unit_test(test_says_why_it_has_no_memory),
+        cmocka_unit_test(test_asks_without_taking_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

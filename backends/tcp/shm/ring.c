@@ -46,11 +46,12 @@ static char *place(const struct shm *shm, char *area, uint64_t count)
     return area + count % shm->ring_bytes;
 }
 
-static bool fits(const struct shm *shm, const struct shm_peer *peer, size_t bytes)
+/* True if a message fits into the ring, with `room` bytes of its byte area. */
+static bool fits(const struct shm *shm, const struct shm_peer *peer, size_t bytes, size_t room)
 {
     if (peer->slots_written - peer->slots_freed >= shm->slots) return false;
     if (bytes <= SHM_INLINE) return true;
-    return contiguous_at(shm, peer->bytes_written, bytes) + bytes - peer->bytes_freed <= peer->out_room;
+    return contiguous_at(shm, peer->bytes_written, bytes) + bytes - peer->bytes_freed <= room;
 }
 
 /* Takes memory for the byte area at its first use.  Returns false if there is none. */
@@ -91,9 +92,9 @@ static inline __attribute__((always_inline)) bool
 write_message(struct shm *shm, int local_rank, const struct transport_header *header, const void *payload, size_t bytes)
 {
     struct shm_peer *peer = &shm->peer[local_rank];
-    if (!fits(shm, peer, bytes)) {
+    if (!fits(shm, peer, bytes, peer->out_room)) {
         update_free(peer);
-        if (!fits(shm, peer, bytes)) return false;
+        if (!fits(shm, peer, bytes, peer->out_room)) return false;
     }
     struct shm_slot *slot = slot_at(shm, peer->out, peer->slots_written);
     shm_slot_pack(slot, header, (uint32_t)bytes);
@@ -114,10 +115,10 @@ write_message(struct shm *shm, int local_rank, const struct transport_header *he
 bool shm_fits(struct shm *shm, int local_rank, size_t bytes)
 {
     struct shm_peer *peer = &shm->peer[local_rank];
-    if (!STAILQ_EMPTY(&peer->waiting) || !reserve_bytes(shm, local_rank)) return false;
-    if (fits(shm, peer, bytes)) return true;
+    if (!STAILQ_EMPTY(&peer->waiting)) return false;
+    if (fits(shm, peer, bytes, shm->ring_bytes)) return true;
     update_free(peer);
-    return fits(shm, peer, bytes);
+    return fits(shm, peer, bytes, shm->ring_bytes);
 }
 
 static int flush_waiting(struct shm *shm, int local_rank)
