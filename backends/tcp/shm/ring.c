@@ -318,7 +318,8 @@ static void drop_after_read(struct shm *shm, int local_rank, const char *why)
     shm_drop(shm, local_rank, why, true);
 }
 
-/* A process that exits gives up its memory before its descriptors, so an open peer may have sent its last messages. */
+/* Drops a peer whose memory cannot be read, after its last messages.  A process that exits frees its memory before it
+ * closes its descriptors, so the peer may be about to end although its link is open. */
 void shm_unreadable(struct shm *shm, int local_rank)
 {
     bool open = shm_is_open(shm, local_rank);

@@ -19,8 +19,8 @@ enum {
     AREA_MIN = 4 << 10,
     AREAS_TOTAL = sizeof(void *) == 4 ? 64 << 20 : 512 << 20, /* all byte areas, and likewise all FIFOs */
     PAGE = 4096, /* unit in which memory is taken and released; larger pages only waste memory */
-    /* Areas begin here in a page.  A copy is up to five times as slow if source and target are at the same place in
-     * their pages (rep movsb on AMD's Zen: glibc's bug 30994), and programs' buffers often begin at a page. */
+    /* Areas begin here in a page, far from where programs' large buffers begin (16 bytes into one, with malloc).  Near
+     * it, long copies could be slow, and even tutti_copy takes longer: see tutti_copy_is_slow. */
     AREAS_SHIFT = PAGE / 2 + SHM_LINE
 };
 
