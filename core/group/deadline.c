@@ -55,27 +55,44 @@ static void warn_late(struct tutti_work *work, int64_t now)
     work->warned = true;
 }
 
-/* Returns the time at which to ask the peers next for their positions.  It leaves time for the answers to reach a
+/* Returns the time between two questions to the peers for their positions.  It leaves time for the answers to reach a
  * timeout's error message. */
-static int64_t time_to_ask(const struct tutti_work *work)
+static int64_t ask_interval(const struct tutti_work *work)
 {
     int64_t quarter = work->deadline_ns == CLOCK_NEVER ? ASK_NS : (work->deadline_ns - work->start_ns) / 4;
     int64_t every = quarter < ASK_LEAST_NS ? ASK_LEAST_NS : quarter;
-    return work->asked_ns + (every < ASK_NS ? every : ASK_NS);
+    return every < ASK_NS ? every : ASK_NS;
+}
+
+static int64_t time_to_ask(const struct tutti_work *work)
+{
+    return work->asked_ns + ask_interval(work);
+}
+
+/* Gives a work whose timeout has passed a little longer, if this process did not run when the work should have asked:
+ * nothing is known of its peers then.  Returns false if it has asked in time. */
+static bool postpone(struct tutti_work *work, int64_t now)
+{
+    int64_t interval = ask_interval(work);
+    if (!work->started || work->deadline_ns - work->asked_ns < 2 * interval) return false;
+    work->asked_ns = now - interval; /* it asks at once */
+    work->deadline_ns = now + interval;
+    return true;
 }
 
 /* Checks one work.  Returns true if it has ended, possibly with others. */
 static bool check_one(struct tutti_work *work, int64_t now)
 {
     if (work->start_ns == 0 && !work->draining) work_start_clock(work, now);
-    if (now >= work->deadline_ns) {
-        if (work->draining)
-            work_abandon(work);
-        else
-            time_out(work, now);
+    if (now >= work->deadline_ns && work->draining) {
+        work_abandon(work);
         return true;
     }
     if (work->draining) return false;
+    if (now >= work->deadline_ns && !postpone(work, now)) {
+        time_out(work, now);
+        return true;
+    }
     if (work->moved) {
         work->moved = false;
         work->asked_ns = now;

@@ -12,9 +12,28 @@ enum {
     PARTS = LARGE * MOST
 };
 
-struct absence {
-    int missing, timeout_ms;
+static const char *const shm[] = {"1", "0"};
+
+struct round {
+    int timeout_ms;
+    int missing; /* the rank that does not call */
+    int come;    /* the ranks that call: a bit each */
+    const char *shm;
 };
+
+/* Repeats a round that fails with a longer timeout: on a slow machine, what ranks tell each other comes late. */
+static void run_until_told(int size, proc_fn fn, struct round round)
+{
+    for (round.timeout_ms = TIMEOUT_MS; round.timeout_ms <= TIMEOUT_MS_MOST; round.timeout_ms *= 4) {
+        struct procs procs = {.size = size, .fn = fn, .argument = &round};
+        bool told = true;
+        procs.may_fail = round.timeout_ms < TIMEOUT_MS_MOST;
+        procs_run(&procs);
+        for (int i = 0; i < size; i++) told &= procs.code[i] == 0;
+        if (told) return;
+        fprintf(stderr, "%d ranks, timeouts of %d ms: failed\n", size, round.timeout_ms);
+    }
+}
 
 struct call {
     tutti_group *group;
@@ -162,14 +181,14 @@ static int expect_named(struct call *c, const char *name, const char *guilty, in
 
 static int rank_of_a_straggler(int rank, int size, void *argument)
 {
-    const struct absence *absence = argument;
-    int missing = absence->missing, ranks[MOST], x = 0;
+    const struct round *round = argument;
+    int missing = round->missing, ranks[MOST], x = 0;
     struct call *call = calloc(GROUPS, sizeof *call);
     char guilty[64];
     EXPECT(proc_init(20000) == TUTTI_OK);
     for (int i = 0; i < size; i++) ranks[i] = i;
     for (int i = 0; i < GROUPS; i++) {
-        tutti_group_opts opts = {.timeout_ms = absence->timeout_ms, .name = calls[i % CALLS].name};
+        tutti_group_opts opts = {.timeout_ms = round->timeout_ms, .name = calls[i % CALLS].name};
         EXPECT(tutti_new_group(ranks, size, &opts, &call[i].group) == TUTTI_OK);
         prepare(&call[i], i / CALLS, rank, size, missing);
         tutti_opts patient = {.group = call[i].group, .timeout_ms = 20000};
@@ -180,53 +199,40 @@ static int rank_of_a_straggler(int rank, int size, void *argument)
     int64_t begin = monotonic_ns();
     for (int i = 0; i < GROUPS && rank != missing; i++) EXPECT(start(&call[i], calls[i % CALLS].start) == 0);
     for (int i = 0; i < GROUPS && rank != missing; i++)
-        EXPECT(expect_named(&call[i], calls[i % CALLS].name, guilty, begin, absence->timeout_ms) == 0);
+        EXPECT(expect_named(&call[i], calls[i % CALLS].name, guilty, begin, round->timeout_ms) == 0);
     proc_barrier(size, 1);
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
     return 0;
 }
 
-/* The straggler's name must pass along a chain of ranks within the timeout, for all groups at once.  A slow machine
- * needs a longer timeout, so a failed round is repeated with one. */
-static void name_the_straggler(int size, int missing)
-{
-    for (int ms = TIMEOUT_MS; ms <= TIMEOUT_MS_MOST; ms *= 4) {
-        struct absence absence = {missing, ms};
-        struct procs procs = {.size = size, .fn = rank_of_a_straggler, .argument = &absence};
-        bool named = true;
-        procs.may_fail = ms < TIMEOUT_MS_MOST;
-        procs_run(&procs);
-        for (int i = 0; i < size; i++) named &= procs.code[i] == 0;
-        if (named) return;
-        fprintf(stderr, "%d ranks, timeouts of %d ms: not all named rank %d\n", size, ms, missing);
-    }
-}
-
 static void test_the_last_rank_straggles(void **state)
 {
     (void)state;
-    for (int size = 2; size <= MOST; size++) name_the_straggler(size, size - 1);
+    /* its name passes along a chain of ranks within the timeout, for all groups at once */
+    for (int size = 2; size <= MOST; size++)
+        run_until_told(size, rank_of_a_straggler, (struct round){.missing = size - 1});
 }
 
 static void test_another_straggler(void **state)
 {
     (void)state;
     for (int size = 5; size <= MOST; size += 3) {
-        name_the_straggler(size, 0);
-        name_the_straggler(size, size / 2);
+        run_until_told(size, rank_of_a_straggler, (struct round){.missing = 0});
+        run_until_told(size, rank_of_a_straggler, (struct round){.missing = size / 2});
     }
 }
 
 /* A monitored barrier names all ranks that did not call, over a network and in shared memory. */
 static int rank_of_monitored(int rank, int size, void *argument)
 {
-    int come = ((int *)argument)[0];
+    const struct round *round = argument;
+    int come = round->come;
     char last[32];
-    if (((int *)argument)[1]) setenv("TUTTI_SHM", "0", 1);
+    setenv("TUTTI_SHM", round->shm, 1);
     EXPECT(proc_init(20000) == TUTTI_OK);
     EXPECT(tutti_monitored_barrier(NULL) == TUTTI_OK);
     if (come >> rank & 1) {
-        int status = tutti_monitored_barrier(tutti_with(.timeout_ms = 1000));
+        int status = tutti_monitored_barrier(tutti_with(.timeout_ms = round->timeout_ms));
         for (int i = 0; i < size; i++) {
             char name[32];
             snprintf(name, sizeof name, "rank %d (is at #1", i);
@@ -243,25 +249,25 @@ static int rank_of_monitored(int rank, int size, void *argument)
 static void test_all_stragglers(void **state)
 {
     (void)state;
-    for (int wire = 0; wire < 2; wire++) {
-        procs_run_ranks(6, rank_of_monitored, (int[]){0x01, wire});
-        procs_run_ranks(6, rank_of_monitored, (int[]){0x20, wire});
-        procs_run_ranks(6, rank_of_monitored, (int[]){0x15, wire});
-        procs_run_ranks(16, rank_of_monitored, (int[]){0x01, wire});
+    for (int i = 0; i < 2; i++) {
+        run_until_told(6, rank_of_monitored, (struct round){.come = 0x01, .shm = shm[i]});
+        run_until_told(6, rank_of_monitored, (struct round){.come = 0x20, .shm = shm[i]});
+        run_until_told(6, rank_of_monitored, (struct round){.come = 0x15, .shm = shm[i]});
+        run_until_told(16, rank_of_monitored, (struct round){.come = 0x01, .shm = shm[i]});
     }
 }
 
 /* A rank that waits for a message gets an error that says what its peer does instead. */
 static int rank_of_messages(int rank, int size, void *argument)
 {
+    const int ms = ((struct round *)argument)->timeout_ms;
     int x = 0;
-    (void)argument;
     EXPECT(proc_init(20000) == TUTTI_OK);
     EXPECT(tutti_barrier(NULL) == TUTTI_OK);
     if (rank == 0) {
-        EXPECT_ERROR(tutti_recv(tutti_view(&x, 1), 1, tutti_with(.tag = 1, .timeout_ms = 1500)), TUTTI_ERR_TIMEOUT,
+        EXPECT_ERROR(tutti_recv(tutti_view(&x, 1), 1, tutti_with(.tag = 1, .timeout_ms = ms)), TUTTI_ERR_TIMEOUT,
                      "rank 1 (is in recv from rank 0, tag 2; its latest collective is #1 barrier)");
-        EXPECT_ERROR(tutti_recv(tutti_view(&x, 1), 2, tutti_with(.tag = 1, .timeout_ms = 1500)), TUTTI_ERR_TIMEOUT,
+        EXPECT_ERROR(tutti_recv(tutti_view(&x, 1), 2, tutti_with(.tag = 1, .timeout_ms = ms)), TUTTI_ERR_TIMEOUT,
                      "rank 2 (is in no call; its latest was #1 barrier)");
         EXPECT(tutti_send(tutti_view(&x, 1), 1, tutti_with(.tag = 2)) == TUTTI_OK);
     } else if (rank == 1) {
@@ -275,14 +281,16 @@ static int rank_of_messages(int rank, int size, void *argument)
 static void test_messages_are_named(void **state)
 {
     (void)state;
-    procs_run_ranks(3, rank_of_messages, NULL);
+    run_until_told(3, rank_of_messages, (struct round){0});
 }
 
 /* Rank 1 has sent under another tag than rank 0 waits for.  The message stays there for its own receive. */
 static int rank_of_another_tag(int rank, int size, void *argument)
 {
+    const struct round *round = argument;
+    const int ms = round->timeout_ms / 2;
     int32_t x[16] = {0};
-    setenv("TUTTI_SHM", argument, 1);
+    setenv("TUTTI_SHM", round->shm, 1);
     EXPECT(proc_init(20000) == TUTTI_OK);
     if (rank == 1) {
         for (int i = 0; i < 16; i++) x[i] = i;
@@ -290,12 +298,12 @@ static int rank_of_another_tag(int rank, int size, void *argument)
     }
     proc_barrier(size, 1);
     if (rank == 0) {
-        EXPECT_ERROR(tutti_recv(tutti_view(x, 16), 1, tutti_with(.tag = 5, .timeout_ms = 500)), TUTTI_ERR_TIMEOUT,
+        EXPECT_ERROR(tutti_recv(tutti_view(x, 16), 1, tutti_with(.tag = 5, .timeout_ms = ms)), TUTTI_ERR_TIMEOUT,
                      "; rank 1 has sent 64 bytes under tag 7");
-        EXPECT_ERROR(tutti_recv(tutti_view(x, 16), TUTTI_ANY_SOURCE, tutti_with(.tag = 5, .timeout_ms = 500)),
+        EXPECT_ERROR(tutti_recv(tutti_view(x, 16), TUTTI_ANY_SOURCE, tutti_with(.tag = 5, .timeout_ms = ms)),
                      TUTTI_ERR_TIMEOUT, "; rank 1 has sent 64 bytes under tag 7");
         EXPECT(tutti_recv(tutti_view(x, 16), 1, tutti_with(.tag = 7)) == TUTTI_OK && x[15] == 15);
-        EXPECT_ERROR(tutti_recv(tutti_view(x, 16), 1, tutti_with(.tag = 5, .timeout_ms = 500)), TUTTI_ERR_TIMEOUT, "");
+        EXPECT_ERROR(tutti_recv(tutti_view(x, 16), 1, tutti_with(.tag = 5, .timeout_ms = ms)), TUTTI_ERR_TIMEOUT, "");
         EXPECT(strstr(tutti_last_error(), "under tag") == NULL);
     }
     proc_barrier(size, 2);
@@ -305,20 +313,19 @@ static int rank_of_another_tag(int rank, int size, void *argument)
 
 static void test_another_tag_is_named(void **state)
 {
-    static char shm[][2] = {"1", "0"};
     (void)state;
-    for (int i = 0; i < 2; i++) procs_run_ranks(2, rank_of_another_tag, shm[i]);
+    for (int i = 0; i < 2; i++) run_until_told(2, rank_of_another_tag, (struct round){.shm = shm[i]});
 }
 
 /* To the others, a rank whose calls are all refused looks like one that does not call. */
 static int rank_of_refused(int rank, int size, void *argument)
 {
+    const int ms = ((struct round *)argument)->timeout_ms;
     int x = 0;
-    (void)argument;
     EXPECT(proc_init(20000) == TUTTI_OK);
     EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, NULL) == TUTTI_OK);
     if (rank == 0) {
-        int status = tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.timeout_ms = 1500));
+        int status = tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.timeout_ms = ms));
         proc_set_step(1);
         EXPECT_ERROR(status, TUTTI_ERR_TIMEOUT, "rank 1 (is at #1 all_reduce");
     }
@@ -334,15 +341,53 @@ static int rank_of_refused(int rank, int size, void *argument)
 static void test_refused_calls_are_none(void **state)
 {
     (void)state;
-    procs_run_ranks(2, rank_of_refused, NULL);
+    run_until_told(2, rank_of_refused, (struct round){0});
+}
+
+/* A rank that does not run until its timeout has passed still says where its peer is. */
+static int rank_of_a_late_timeout(int rank, int size, void *argument)
+{
+    const int ms = ((struct round *)argument)->timeout_ms;
+    int x = 0;
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    EXPECT(tutti_barrier(NULL) == TUTTI_OK);
+    if (rank == 0) {
+        tutti_work *work = NULL;
+        pid_t waker = fork();
+        EXPECT(waker >= 0);
+        if (waker == 0) {
+            procs_sleep_ms(ms + ms / 2);
+            kill(getppid(), SIGCONT);
+            _exit(0);
+        }
+        EXPECT(tutti_irecv(tutti_view(&x, 1), 1, tutti_with(.timeout_ms = ms), &work) == TUTTI_OK);
+        EXPECT(tutti_wait(&work, 10) == TUTTI_ERR_TIMEOUT); /* its clock runs now */
+        raise(SIGSTOP);
+        EXPECT_ERROR(tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT), TUTTI_ERR_TIMEOUT,
+                     "rank 1 (is in no call; its latest was #1 barrier)");
+        EXPECT(waitpid(waker, NULL, 0) == waker);
+    }
+    proc_barrier(size, 1);
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static void test_a_late_timeout_says_where(void **state)
+{
+    (void)state;
+    run_until_told(2, rank_of_a_late_timeout, (struct round){0});
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_messages_are_named), cmocka_unit_test(test_refused_calls_are_none),
-        cmocka_unit_test(test_all_stragglers),     cmocka_unit_test(test_the_last_rank_straggles),
-        cmocka_unit_test(test_another_straggler),  cmocka_unit_test(test_another_tag_is_named),
+        cmocka_unit_test(test_messages_are_named),
+        cmocka_unit_test(test_refused_calls_are_none),
+        cmocka_unit_test(test_all_stragglers),
+        cmocka_unit_test(test_the_last_rank_straggles),
+        cmocka_unit_test(test_another_straggler),
+        cmocka_unit_test(test_another_tag_is_named),
+        cmocka_unit_test(test_a_late_timeout_says_where),
     };
     cmocka_set_test_filter(getenv("FAULTS_ONLY"));
     return cmocka_run_group_tests(tests, NULL, NULL);
