@@ -111,7 +111,10 @@ static int rank_of_two_callers(int rank, int size, void *argument)
     }
     if (rank == 0)
         fprintf(stderr, "%d calls by each of two threads: %ld sleeps in the best of %d rounds\n", TIMES, best, ROUNDS);
-    EXPECT(calling[0].failed == 0 && calling[1].failed == 0 && best < MOST);
+    EXPECT(calling[0].failed == 0 && calling[1].failed == 0);
+#ifndef __SANITIZE_THREAD__ /* it slows the lock's holder so much that others sleep beside a busy program */
+    EXPECT(best < MOST);
+#endif
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
     return 0;
 }
