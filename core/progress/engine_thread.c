@@ -14,6 +14,7 @@ enum {
     UNARMED_MS = 20,      /* period of checks for control messages over a backend without arm, in an idle group */
     GRACE_US = 100,       /* time in which the caller may begin to wait before the thread polls */
     GRACE_MOST_US = 6400, /* it doubles up to this while callers make progress themselves */
+    BUSY_US = 10,         /* a program that calls more often than this makes the rounds that it is left */
     ATTEND_US = 5000,     /* time without work or calls before the thread sleeps on the backends */
     CALLS_US = 100000,    /* time without work before it naps for longer, although callers call */
     ALERT_MS = 5          /* replaces ENGINE_WATCH_MS after a failure */
@@ -65,6 +66,11 @@ static bool is_alert(const struct engine *engine)
     return clock_now_ns() < engine->alert_until_ns;
 }
 
+static int lengthen(int grace_us)
+{
+    return grace_us < GRACE_MOST_US ? 2 * grace_us : GRACE_MOST_US;
+}
+
 /* Makes progress on asynchronous operations while no caller does.  Returns when there have been none for a while. */
 static void attend_works(struct engine *engine)
 {
@@ -74,11 +80,14 @@ static void attend_works(struct engine *engine)
         bool hurried = atomic_exchange_explicit(&engine->hurried, false, memory_order_relaxed);
         uint64_t calls = engine->calls;
         nap(engine, hurried ? 0 : grace_us * 1000);
-        if (!hurried && leaves_round(engine, calls)) continue;
+        if (!hurried && leaves_round(engine, calls)) {
+            if (engine->calls - calls > (uint64_t)(grace_us / BUSY_US)) grace_us = lengthen(grace_us);
+            continue;
+        }
         quiet_us = engine->n_async > 0 ? 0 : quiet_us + grace_us;
         most_us = engine->calls != calls && !is_alert(engine) ? CALLS_US : ATTEND_US;
         bool is_needed = engine->n_async > 0 && engine->callers == 0;
-        grace_us = is_needed ? GRACE_US : grace_us < GRACE_MOST_US ? 2 * grace_us : GRACE_MOST_US;
+        grace_us = is_needed ? GRACE_US : lengthen(grace_us);
         while (engine->n_async > 0 && make_progress(engine)) continue;
     }
 }
