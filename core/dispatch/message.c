@@ -55,14 +55,6 @@ static inline __attribute__((always_inline)) void fill_op(tutti_op *op, struct t
     work->tensors[0] = *message->tensor;
 }
 
-/* Fills the part of a work that its handle's functions read, some of them without the lock. */
-static inline __attribute__((always_inline)) void fill_result(struct tutti_work *work, const struct message *message)
-{
-    structs_copy(work, &message->memo->work, offsetof(struct tutti_work, group));
-    fill_op(&work->op, work, message);
-    work->found.tag = message->opts->tag;
-}
-
 /* Makes a work with such a part of the struct, which its backend has.  ended: the status of a request that has
  * completed already. */
 static inline __attribute__((always_inline)) void become_pending(struct tutti_work *work, const struct message *message,
@@ -99,9 +91,8 @@ static inline __attribute__((always_inline)) struct work_message complete(const 
     return found;
 }
 
-/* Calls the backend with the request of a struct that is not a work yet: see dispatch_at_once. */
-static inline __attribute__((always_inline)) int call_backend(struct tutti_work *work, const struct message *message,
-                                                              uint32_t flags)
+/* Fills the request of a struct that is not a work yet: see dispatch_at_once. */
+static inline __attribute__((always_inline)) void fill_request(struct tutti_work *work, const struct message *message)
 {
     enum { BEGIN = offsetof(struct tutti_work, fingerprint), END = offsetof(struct tutti_work, tensors) };
     tutti_request *request = &work->request;
@@ -109,9 +100,13 @@ static inline __attribute__((always_inline)) int call_backend(struct tutti_work 
     work->group = NULL;
     request->owner = work;
     request->peer = message->root;
-    request->flags = flags;
     request->tag = DISPATCH_MESSAGE_TAG | (uint64_t)message->opts->tag;
     request->data = message->tensor->data;
+}
+
+static inline __attribute__((always_inline)) int call_backend(struct tutti_work *work, const struct message *message)
+{
+    tutti_request *request = &work->request;
     return message->sends ? work->backend->send(work->state, request) : work->backend->recv(work->state, request);
 }
 
@@ -126,20 +121,44 @@ __attribute__((noinline)) static int refuse(struct tutti_work *work, const struc
                           out);
 }
 
-/* Issues a usual message.  Returns what submit_at_once does. */
-static inline __attribute__((always_inline)) int issue(struct message *message, struct tutti_work **out)
+/* Asks the backend to complete a message within the call, without a work: returns what the backend does. */
+static inline __attribute__((always_inline)) int try_at_once(struct message_memo *memo, bool sends, int32_t peer,
+                                                             int32_t tag, void *data)
+{
+    tutti_request *request = &memo->request;
+    const struct tutti_work *work = &memo->work;
+    request->peer = peer;
+    request->tag = DISPATCH_MESSAGE_TAG | (uint64_t)tag;
+    request->data = data;
+    return sends ? work->backend->send(work->state, request) : work->backend->recv(work->state, request);
+}
+
+/* Moves the error of try_at_once to a work of its message. */
+static void move_error(struct tutti_work *work, const struct message_memo *memo)
+{
+    work->request = memo->request;
+    work->request.owner = NULL;
+}
+
+/* Issues a usual message with a work.  Returns what submit_at_once does. */
+static inline __attribute__((always_inline)) int issue_work(struct tutti_work *work, struct message *message,
+                                                            int status, struct tutti_work **out)
 {
     struct engine *engine = message->group->engine;
-    struct tutti_work *work = work_spare(engine);
-    if (work == NULL) return TUTTI_ERR_UNSUPPORTED;
-    record_message(message);
-    int status = call_backend(work, message, message->async ? 0 : TUTTI_REQUEST_AWAITED);
+    fill_request(work, message);
+    work->request.flags = message->async ? 0 : TUTTI_REQUEST_AWAITED;
+    if (status < 0)
+        move_error(work, message->memo);
+    else
+        status = call_backend(work, message);
     if (status == TUTTI_REQUEST_DONE) {
         struct work_message found = complete(&work->request, message);
         at_once_give(work, engine, &message->memo->work.op, message->async ? &found : NULL, out);
     } else if (status == TUTTI_REQUEST_PENDING) {
         int ended = work->status;
-        fill_result(work, message);
+        structs_copy(work, &message->memo->work, offsetof(struct tutti_work, group));
+        work->found.tag = message->opts->tag;
+        fill_op(&work->op, work, message);
         become_pending(work, message, ended);
         *out = work;
     } else {
@@ -149,11 +168,47 @@ static inline __attribute__((always_inline)) int issue(struct message *message, 
     return status;
 }
 
+/* Sends a message for which send has not returned DONE at once, but `status`.  Not inline, so that nearly all messages
+ * save no registers for it. */
+__attribute__((noinline)) static int send_later(struct tutti_work *work, struct message *message, int status,
+                                                struct tutti_work **out)
+{
+    return issue_work(work, message, status, out);
+}
+
+/* Issues a usual message.  Returns what submit_at_once does. */
+static inline __attribute__((always_inline)) int issue(struct message *message, struct tutti_work **out)
+{
+    struct engine *engine = message->group->engine;
+    struct message_memo *memo = message->memo;
+    struct tutti_work *work = work_spare(engine);
+    if (work == NULL) return TUTTI_ERR_UNSUPPORTED;
+    record_message(message);
+    if (!message->sends || !memo->at_once) return issue_work(work, message, TUTTI_REQUEST_ABSENT, out);
+    int status = try_at_once(memo, true, message->root, message->opts->tag, message->tensor->data);
+    if (status != TUTTI_REQUEST_DONE) {
+        struct message kept = *message; /* a copy, so that the message itself can be in registers */
+        return send_later(work, &kept, status, out);
+    }
+    struct work_message found = complete(&memo->request, message);
+    if (message->async) {
+        work_end_at_once(work, engine, &memo->work.op, &found);
+        *out = work;
+    } else {
+        work_give_back(engine, work);
+    }
+    return TUTTI_REQUEST_DONE;
+}
+
 /* ---- deferred receives ----------------------------------------------------------------------------------------
  *
  * A receive that the backend gets at once is posted, and found again when its message arrives.  If the message is
- * there first, both are for nothing.  So a small asynchronous receive only leaves what it was called with in its work,
- * and its backend gets it with the next operation of another kind: by then many messages have arrived. */
+ * there first, both are for nothing.  So a small asynchronous receive only leaves what it was called with, and its
+ * backend gets it with the next operation of another kind: by then many messages have arrived.  Most such receives fill
+ * two cache lines of their Work, those of its result, so that many fit into the first-level cache. */
+
+/* The beginning of a work, which the handle's functions read, some of them without the lock. */
+enum { RESULT_END = offsetof(struct tutti_work, op) + offsetof(tutti_op, n_in) };
 
 /* Keeps a receive until the lock is next taken by engine_lock. */
 static inline __attribute__((always_inline)) struct tutti_work *defer(struct message *message)
@@ -163,13 +218,16 @@ static inline __attribute__((always_inline)) struct tutti_work *defer(struct mes
     struct tutti_work *work = work_spare(engine);
     if (work == NULL) return NULL;
     record_message(message);
-    fill_result(work, message);
-    work->group = message->group;
-    work->outs.source = opts->source;
-    work->outs.tag = opts->received_tag;
-    work->group_rank = opts->group_rank;
-    work->record = message->record;
-    TAILQ_INSERT_TAIL(&engine->deferred, work, link);
+    structs_copy(work, &message->memo->work, RESULT_END);
+    work->op.tag = work->found.tag = opts->tag;
+    engine->deferred[engine->n_deferred++] = (struct deferred_receive){.work = work,
+                                                                       .group = message->group,
+                                                                       .data = message->tensor->data,
+                                                                       .timeout_ms = opts->timeout_ms,
+                                                                       .source = opts->source,
+                                                                       .received_tag = opts->received_tag,
+                                                                       .record = message->record,
+                                                                       .group_rank = opts->group_rank};
     return work;
 }
 
@@ -182,28 +240,55 @@ static void end_deferred(struct tutti_work *work, struct work_message found)
     atomic_store_explicit(&work->ended, true, memory_order_release);
 }
 
-/* Hands a deferred receive to its backend, which only looks for the message if flags say so.  Returns false if the
- * message is absent then. */
-static bool issue_deferred(struct tutti_work *work, uint32_t flags)
+/* Fills the rest of a deferred receive's work. */
+static void fill_deferred(struct tutti_work *work, struct message *message, void *data)
 {
-    struct tutti_group *group = work->group;
-    struct engine *engine = work->engine;
-    tutti_opts opts = {.tag = work->op.tag,
-                       .source = work->outs.source,
-                       .received_tag = work->outs.tag,
-                       .group_rank = work->group_rank};
-    struct message message = {group,         &group->messages[false], work->tensors,         &opts,
-                              .async = true, .root = work->op.root,   .record = work->record};
-    int status = call_backend(work, &message, flags);
-    work->group = group;
-    if (status == TUTTI_REQUEST_ABSENT) return false;
-    TAILQ_REMOVE(&engine->deferred, work, link);
+    const struct message_memo *memo = message->memo;
+    structs_copy((char *)work + RESULT_END, (const char *)&memo->work + RESULT_END,
+                 offsetof(struct tutti_work, group) - RESULT_END);
+    work->tensors[0] = memo->tensor;
+    work->tensors[0].data = data;
+    message->tensor = work->tensors;
+    fill_op(&work->op, work, message);
+    fill_request(work, message);
+}
+
+/* Hands a deferred receive to its backend, or ends it with the error that try_at_once has returned. */
+__attribute__((noinline)) static void post_deferred(struct tutti_work *work, struct message *message, void *data,
+                                                    int status)
+{
+    fill_deferred(work, message, data);
+    if (status < 0)
+        move_error(work, message->memo);
+    else
+        status = call_backend(work, message);
     if (status == TUTTI_REQUEST_DONE) {
-        end_deferred(work, complete(&work->request, &message));
-    } else {
-        if (status != TUTTI_REQUEST_PENDING) work->request.owner = NULL;
-        become_pending(work, &message, status == TUTTI_REQUEST_PENDING ? work->status : status);
+        end_deferred(work, complete(&work->request, message));
+        return;
     }
+    if (status != TUTTI_REQUEST_PENDING) work->request.owner = NULL;
+    become_pending(work, message, status == TUTTI_REQUEST_PENDING ? work->status : status);
+}
+
+/* Takes up one deferred receive.  Returns false if its message is absent, and it is not to be posted. */
+static bool take_deferred(struct engine *engine, const struct deferred_receive *receive, bool posts)
+{
+    struct tutti_group *group = receive->group;
+    struct message_memo *memo = &group->messages[false];
+    struct tutti_work *work = receive->work;
+    tutti_opts opts = {.tag = work->op.tag,
+                       .timeout_ms = receive->timeout_ms,
+                       .source = receive->source,
+                       .received_tag = receive->received_tag,
+                       .group_rank = receive->group_rank};
+    struct message message = {
+        group, memo, NULL, &opts, .async = true, .root = work->op.root, .record = receive->record};
+    int status = posts ? TUTTI_REQUEST_PENDING : try_at_once(memo, false, work->op.root, work->op.tag, receive->data);
+    if (status == TUTTI_REQUEST_ABSENT) return false;
+    if (status == TUTTI_REQUEST_DONE)
+        end_deferred(work, complete(&memo->request, &message));
+    else
+        post_deferred(work, &message, receive->data, status);
     engine_count_async(engine, -1); /* last: the progress thread sleeps if it finds none */
     return true;
 }
@@ -212,17 +297,19 @@ static bool issue_deferred(struct tutti_work *work, uint32_t flags)
  * after a turn for the peers that share this core, which may send them. */
 void message_issue_deferred(struct engine *engine, bool waits)
 {
-    struct tutti_work *work;
-    bool yields = waits && !engine->own_core;
-    uint32_t flags = TUTTI_REQUEST_LATE;
-    while ((work = TAILQ_FIRST(&engine->deferred)) != NULL) {
-        if (issue_deferred(work, flags)) continue;
+    bool yields = waits && !engine->own_core, posts = false;
+    for (int i = 0; i < engine->n_deferred;) {
+        if (take_deferred(engine, &engine->deferred[i], posts)) {
+            i++;
+            continue;
+        }
         if (yields)
             sched_yield();
         else
-            flags = 0;
+            posts = true;
         yields = false;
     }
+    engine->n_deferred = 0;
 }
 
 /* Defers an asynchronous receive.  Returns false if there is no memory. */
@@ -262,12 +349,13 @@ static inline __attribute__((always_inline)) int submit_usual(bool sends, const 
     struct message message = {group, &group->messages[sends], tensor, opts, sends, .async = out != NULL};
     struct tutti_work *work = NULL;
     engine_lock_deferring(engine);
+    if (engine->n_deferred == DEFERRED_MOST) engine_settle(engine);
     if (!is_usual(&message, peer)) {
         engine_unlock(engine);
         return TUTTI_ERR_UNSUPPORTED;
     }
     engine_count_call(engine);
-    if (!sends && message.async && message.memo->defers && submit_deferred(&message, out)) {
+    if (!sends && message.async && message.memo->at_once && opts->stream == NULL && submit_deferred(&message, out)) {
         engine_unlock(engine);
         return TUTTI_OK;
     }

@@ -31,11 +31,10 @@ static void fill_work(struct tutti_work *work, struct tutti_group *group, const 
     };
 }
 
-/* True if the backend may get asynchronous messages like op later. */
-static bool may_defer(const tutti_op *op, size_t bytes, const tutti_backend *backend)
+/* True if the backend takes such messages with TUTTI_REQUEST_AT_ONCE. */
+static bool may_end_at_once(size_t bytes, const tutti_backend *backend)
 {
-    bool defers = TUTTI_HAS(backend, traits) && (backend->traits & TUTTI_BACKEND_DEFERS) != 0;
-    return op->kind == TUTTI_RECV && defers && bytes <= TUTTI_DEFERRED_MAX;
+    return TUTTI_HAS(backend, traits) && (backend->traits & TUTTI_BACKEND_DEFERS) && bytes <= TUTTI_DEFERRED_MAX;
 }
 
 void message_memo_fill(struct tutti_group *group, int32_t given, const tutti_op *op, const tutti_opts *opts,
@@ -48,9 +47,11 @@ void message_memo_fill(struct tutti_group *group, int32_t given, const tutti_op 
     memo->tensor = *tensor;
     memo->given = given;
     memo->group_rank = opts->group_rank;
-    memo->defers = may_defer(op, bytes, entry->backend);
+    memo->at_once = may_end_at_once(bytes, entry->backend);
     record_fill(&memo->record, op, fingerprint);
     fill_work(&memo->work, group, op, bytes, fingerprint, entry);
+    memo->request = memo->work.request;
+    memo->request.flags = TUTTI_REQUEST_AT_ONCE;
 }
 
 bool message_memo_translate(const struct tutti_group *group, struct message_memo *memo, int32_t peer,

@@ -64,7 +64,6 @@ static void leave_at_exit(struct exit_watch *watch)
 static void init_lists(struct engine *engine)
 {
     TAILQ_INIT(&engine->active);
-    TAILQ_INIT(&engine->deferred);
     TAILQ_INIT(&engine->runnable);
     TAILQ_INIT(&engine->callbacks);
     SLIST_INIT(&engine->spare);

@@ -31,6 +31,9 @@ struct stage;
  * one does not have. */
 enum { ENGINE_SOURCES = 64 };
 
+/* Maximum number of receives whose backend gets them late: with so many, it gets them at once. */
+enum { DEFERRED_MOST = 256 };
+
 /* A report that a backend has made from within one of its entries.  It is handled once the backend has returned, so
  * that no entry is ever called from within another. */
 struct engine_event {
@@ -85,12 +88,12 @@ struct engine {
     int n_sources;
     const struct engine_hooks *hooks;
     struct work_queue active;       /* works that were issued and have not ended */
-    struct work_queue deferred;     /* receives that their backend does not have yet: empty while the lock is held, but
-                                       for message.c */
     struct work_queue runnable;     /* active works with steps to do */
     struct work_queue callbacks;    /* ended works whose callback has not run */
     SLIST_HEAD(, tutti_work) spare; /* freed works, for the next operations */
     int n_spare;
+    int n_deferred; /* receives that their backend does not have yet: 0 while the lock is held, but for
+                       message.c */
     TAILQ_HEAD(, engine_event) events;
     struct event_memory event_memory;
     struct tutti_group *first; /* first group of the tree */
@@ -150,6 +153,7 @@ struct engine {
         void *state; /* state of the tree's first group with this backend */
     } source[ENGINE_SOURCES];
     struct exit_watch exit_watch;
+    struct deferred_receive deferred[DEFERRED_MOST];
 };
 
 /* Makes an engine.  The number of ranks on this host, local_world_size, decides how to wait. */
@@ -170,7 +174,7 @@ void engine_retire(struct engine *engine);
 /* Hands deferred receives to their backends.  Lock held. */
 static inline void engine_settle(struct engine *engine)
 {
-    if (!TAILQ_EMPTY(&engine->deferred)) engine->hooks->issue_deferred(engine, false);
+    if (engine->n_deferred > 0) engine->hooks->issue_deferred(engine, false);
 }
 
 /* Takes the lock, but leaves deferred receives as they are: see message.c. */
@@ -191,7 +195,7 @@ static inline void engine_lock(struct engine *engine)
 static inline void engine_lock_to_wait(struct engine *engine)
 {
     engine_lock_deferring(engine);
-    if (!engine_is_forked(engine) && !TAILQ_EMPTY(&engine->deferred)) engine->hooks->issue_deferred(engine, true);
+    if (!engine_is_forked(engine) && engine->n_deferred > 0) engine->hooks->issue_deferred(engine, true);
 }
 
 /* Counts a call, so that threads notice that others make progress.  Lock held. */

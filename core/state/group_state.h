@@ -69,9 +69,10 @@ struct message_memo {
     tutti_tensor tensor;
     int32_t given; /* the last peer, as the caller named it */
     bool group_rank;
-    bool defers;            /* asynchronous receives are deferred: see message.c */
+    bool at_once;           /* the backend is first asked for what can be done at once: see message.c */
     struct record record;   /* without what is each message's own */
     struct tutti_work work; /* likewise; the last peer is that of its op and request */
+    tutti_request request;  /* for what can be done at once */
 };
 
 /* The fields that every operation uses come first: a large copy leaves little of the struct in the caches.

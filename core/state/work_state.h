@@ -43,7 +43,7 @@ struct tutti_work {
     tutti_op op;             /* of an ended Work only kind and sequence are valid */
 
     struct tutti_group *group;          /* NULL: only the request is in use (dispatch_at_once) */
-    TAILQ_ENTRY(tutti_work) link;       /* in the engine's active, deferred or callbacks list */
+    TAILQ_ENTRY(tutti_work) link;       /* in the engine's active or callbacks list */
     TAILQ_ENTRY(tutti_work) run_link;   /* in the engine's runnable list */
     TAILQ_ENTRY(tutti_work) group_link; /* the group's works that have not ended, in order of issue */
     bool started;                       /* dispatched to a backend; false while blocked by an earlier work */
@@ -81,6 +81,18 @@ struct tutti_work {
     void *state;
     tutti_request request;                     /* filled when the work is dispatched; owner NULL: no backend has it */
     tutti_tensor tensors[WORK_INLINE_TENSORS]; /* of an async op */
+};
+
+/* A receive whose backend gets it later than the call (dispatch/message.c): what it was called with, but for what is in
+ * its work already. */
+struct deferred_receive {
+    struct tutti_work *work; /* filled up to the tag of its op */
+    struct tutti_group *group;
+    void *data;
+    int64_t timeout_ms; /* as in the call */
+    int *source, *received_tag;
+    uint32_t record;
+    bool group_rank;
 };
 
 #endif

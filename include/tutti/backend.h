@@ -25,8 +25,8 @@
  *   TUTTI_REQUEST_COMPARE  native[] only: it was not started, and the backend cannot detect differing calls.  The
  *                          core compares them over point to point and calls again with TUTTI_REQUEST_COMPARED in the
  *                          request's flags; that call must take the operation
- *   TUTTI_REQUEST_ABSENT   recv with TUTTI_REQUEST_LATE only: it was not started, as its message has not arrived.  The
- *                          core calls recv again, with the flag or without
+ *   TUTTI_REQUEST_ABSENT   with TUTTI_REQUEST_AT_ONCE only: it was not started.  The core calls again, with the flag or
+ *                          without
  *   a negative status      it was not started; complete() is not called, and host->error() has set the message
  *
  * Until completion the backend owns the request and the memory that it names, and the request does not move.
@@ -78,9 +78,10 @@ enum tutti_request_flags {
     /* The receive is a probe.  It completes as soon as there is an unmatched message that a receive with its peer and
      * tag would take next, of any size and fingerprint.  The message is not received.  Data is NULL. */
     TUTTI_REQUEST_PEEK = 32,
-    /* Set only on receives of backends with the trait TUTTI_BACKEND_DEFERS.  recv looks whether the message has
-     * arrived, without waiting, and returns ABSENT if not. */
-    TUTTI_REQUEST_LATE = 64
+    /* Set only for backends with the trait TUTTI_BACKEND_DEFERS.  The entry completes the request without waiting: recv
+     * if the message has arrived, send if it can leave now.  Otherwise it returns ABSENT, and never PENDING.  It keeps
+     * nothing of the request, and leaves `priv` zero: the core may pass the same one again. */
+    TUTTI_REQUEST_AT_ONCE = 64
 };
 
 /* One message or native operation.  Allocated by the core. */
@@ -599,8 +600,9 @@ enum tutti_backend_traits {
     /* Opening a group that has a parent does not involve other ranks. */
     TUTTI_BACKEND_OPENS_ALONE = 4,
 
-    /* A message of up to TUTTI_DEFERRED_MAX bytes leaves its sender without waiting for its receive.  The core then
-     * calls recv for asynchronous receives of that size when it next makes progress, with TUTTI_REQUEST_LATE. */
+    /* A message of up to TUTTI_DEFERRED_MAX bytes leaves its sender without waiting for its receive.  For messages of
+     * that size the core tries TUTTI_REQUEST_AT_ONCE first, and calls recv for asynchronous receives when it next makes
+     * progress. */
     TUTTI_BACKEND_DEFERS = 8
 };
 

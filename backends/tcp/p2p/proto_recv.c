@@ -94,7 +94,7 @@ static int poll_message(struct proto_group *group, tutti_request *request, int32
     struct proto *proto = group->proto;
     struct transport *transport = proto->peer[peer].transport;
     proto->polled = (struct proto_polled){.request = request, .group = group, .peer = peer};
-    bool waits = (request->flags & TUTTI_REQUEST_LATE) == 0;
+    bool waits = (request->flags & TUTTI_REQUEST_AT_ONCE) == 0;
     int most = waits ? PROTO_POLLS : 1;
     for (int i = 0; i < most && proto->polled.request != NULL && !proto->polled.has_rts; i++)
         if (!transport->ops->poll(transport, peer, waits)) break;
@@ -151,7 +151,7 @@ static int probe(struct proto_group *group, tutti_request *request, int32_t peer
 /* True if the receive may poll.  An earlier posted receive may take the same message, so there must be none. */
 static bool may_poll(const struct proto *proto, const tutti_request *request, int32_t peer)
 {
-    return (request->flags & (TUTTI_REQUEST_AWAITED | TUTTI_REQUEST_LATE)) &&
+    return (request->flags & (TUTTI_REQUEST_AWAITED | TUTTI_REQUEST_AT_ONCE)) &&
            (request->flags & TUTTI_REQUEST_ANY_TAG) == 0 && peer != TUTTI_ANY_SOURCE &&
            proto->messages.n_receives == 0 && proto->peer[peer].transport->ops->poll != NULL;
 }
@@ -167,8 +167,9 @@ static __attribute__((noinline)) int receive(struct proto_group *group, tutti_re
         if (status != TUTTI_REQUEST_PENDING) return status;
         arrival = find_arrived(group, request, peer);
     }
-    if (arrival != NULL) return receive_arrived(group, request, arrival);
-    return request->flags & TUTTI_REQUEST_LATE ? TUTTI_REQUEST_ABSENT : post_receive(group, request, peer);
+    bool is_late = (request->flags & TUTTI_REQUEST_AT_ONCE) != 0;
+    if (is_late && (arrival == NULL || arrival->header.kind != KIND_EAGER)) return TUTTI_REQUEST_ABSENT;
+    return arrival != NULL ? receive_arrived(group, request, arrival) : post_receive(group, request, peer);
 }
 
 /* Posts a plain receive from a connected peer at once if no messages have arrived, because nearly all asynchronous
@@ -177,7 +178,7 @@ int proto_recv(struct proto_group *group, tutti_request *request)
 {
     enum {
         SPECIAL = TUTTI_REQUEST_EXPECTED | TUTTI_REQUEST_AWAITED | TUTTI_REQUEST_ANY_TAG | TUTTI_REQUEST_PEEK |
-                  TUTTI_REQUEST_LATE
+                  TUTTI_REQUEST_AT_ONCE
     };
     struct proto *proto = group->proto;
     if (proto->messages.n_messages > 0 || (request->flags & SPECIAL) != 0 || request->peer == TUTTI_ANY_SOURCE)

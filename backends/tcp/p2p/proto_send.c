@@ -34,12 +34,17 @@ static bool has_credit(const struct proto_peer *peer, size_t bytes)
     return peer->eager_sent - peer->eager_credited + bytes + PROTO_EAGER_COST <= PROTO_CREDIT;
 }
 
+/* True for a message that leaves at once, which nearly all do. */
+static bool is_certain(const struct proto_peer *peer, size_t bytes)
+{
+    return has_credit(peer, bytes) && bytes <= peer->transport->eager_certain;
+}
+
 static enum transport_path choose_path(struct proto_group *group, const tutti_request *request, int32_t peer)
 {
     struct proto *proto = group->proto;
     struct proto_peer *state = &proto->peer[peer];
     bool credit = has_credit(state, request->bytes);
-    if (credit && request->bytes <= state->transport->eager_certain) return TRANSPORT_EAGER;
     bool blocked = (request->flags & TUTTI_REQUEST_AWAITED) && proto->messages.n_receives == 0;
     const tutti_path_row *row = tutti_path_find(group->choices, group->n_choices, TUTTI_SEND, (int64_t)request->bytes);
     return state->transport->ops->choose(state->transport, peer, request, credit, blocked, row);
@@ -107,9 +112,8 @@ static bool may_delay_rts(const struct proto *proto, const tutti_request *reques
            proto->peer[peer].transport->early_cts;
 }
 
-/* Sends a message once the receiver is known to be there.  Not inline, so that proto_send saves fewer registers. */
-static __attribute__((noinline)) int send_rendezvous(struct proto_group *group, tutti_request *request, int32_t peer,
-                                                     enum transport_path path)
+/* Sends a message once the receiver is known to be there. */
+static int send_rendezvous(struct proto_group *group, tutti_request *request, int32_t peer, enum transport_path path)
 {
     struct proto *proto = group->proto;
     tutti_match_key key = tutti_match_message_key(group->id, peer, request->tag);
@@ -132,13 +136,19 @@ static __attribute__((noinline)) int send_rendezvous(struct proto_group *group, 
     return poll_receiver(group, request, op);
 }
 
+/* Not inline, so that proto_send saves fewer registers. */
+static __attribute__((noinline)) int send_chosen(struct proto_group *group, tutti_request *request, int32_t peer)
+{
+    enum transport_path path = choose_path(group, request, peer);
+    return path == TRANSPORT_EAGER ? send_eager(group, request, peer, 0) : send_rendezvous(group, request, peer, path);
+}
+
 int proto_send(struct proto_group *group, tutti_request *request)
 {
     struct proto *proto = group->proto;
     int32_t peer = group->global_ranks[request->peer];
     int status = proto_connect(proto, peer);
     if (status != TUTTI_OK) return status;
-    enum transport_path path = choose_path(group, request, peer);
-    if (path == TRANSPORT_EAGER) return send_eager(group, request, peer, 0);
-    return send_rendezvous(group, request, peer, path);
+    if (is_certain(&proto->peer[peer], request->bytes)) return send_eager(group, request, peer, 0);
+    return request->flags & TUTTI_REQUEST_AT_ONCE ? TUTTI_REQUEST_ABSENT : send_chosen(group, request, peer);
 }
