@@ -11,7 +11,14 @@
 
 enum { STEPS = 20000, NUMEL_MOST = 90000 };
 
-/* Runs broadcasts from either rank, in which the root does not wait, and all_reduces between them. */
+/* The kind of operation i: twelve broadcasts in a row, in which the root does not wait, twelve reduces, in which the
+ * other rank does not, and all_reduces between them. */
+static tutti_kind kind_of(int64_t i)
+{
+    if (i % 12 == 0) return TUTTI_ALL_REDUCE;
+    return i / 12 % 4 == 3 ? TUTTI_REDUCE : TUTTI_BROADCAST;
+}
+
 static void run_steps(struct end *end, int64_t n, int64_t (*numel_of)(int64_t i))
 {
     struct coll_segment coll;
@@ -22,20 +29,23 @@ static void run_steps(struct end *end, int64_t n, int64_t (*numel_of)(int64_t i)
     if (coll.state != COLL_READY) end->wrong++;
     for (int64_t i = 0; i < n && end->lost == 0 && end->wrong == 0; i++) {
         int64_t numel = numel_of(i);
-        bool reduce = i % 12 == 0;
+        tutti_kind kind = kind_of(i);
+        bool reduce = kind != TUTTI_BROADCAST;
         int root = (int)(i / 12 % 2);
+        bool sums = reduce && (kind == TUTTI_ALL_REDUCE || rank == root);
         for (int64_t k = 0; k < numel; k++)
             in[k] = out[k] = reduce || rank == root ? i * 100 + k + (reduce ? rank : 0) : -1;
         tutti_tensor a = {in, numel, TUTTI_INT64, {TUTTI_CPU, 0}}, b = {out, numel, TUTTI_INT64, {TUTTI_CPU, 0}};
-        tutti_op op = {.kind = reduce ? TUTTI_ALL_REDUCE : TUTTI_BROADCAST,
+        tutti_op op = {.kind = kind,
                        .dtype = TUTTI_INT64,
                        .root = root,
                        .n_in = reduce,
-                       .n_out = 1,
+                       .n_out = !reduce || sums,
                        .in = &a,
                        .out = &b};
         end->wrong += ends_run_op(end, &coll, &running, &op, (uint64_t)i + 1) != 1;
-        for (int64_t k = 0; k < numel; k++) end->wrong += out[k] != (reduce ? 2 * (i * 100 + k) + 1 : i * 100 + k);
+        for (int64_t k = 0; k < numel && (!reduce || sums); k++)
+            end->wrong += out[k] != (reduce ? 2 * (i * 100 + k) + 1 : i * 100 + k);
     }
     coll_close(&coll);
     free(in);
@@ -60,17 +70,17 @@ static void test_steps(void **state)
     ends_open_and_run(end, steps);
 }
 
-/* Returns the size of a part of a fragment buffer, sometimes of whole ones. */
+/* Returns sizes of parts of a fragment buffer, several of a size in a row, and sometimes of whole buffers. */
 static int64_t numel_of_parts(int64_t i)
 {
-    return i % 5 == 3 ? NUMEL_MOST - i : 2049 + i * 791 % 6000;
+    return i % 31 == 3 ? NUMEL_MOST - i : COLL_SMALL / 8 + 1 + i / 10 * 791 % (8000 >> i / 10 % 4);
 }
 
 static void *parts(void *argument)
 {
     struct end *end = argument;
     end->shm.shares_cores = true;
-    run_steps(end, STEPS / 50, numel_of_parts);
+    run_steps(end, STEPS / 10, numel_of_parts);
     return NULL;
 }
 
@@ -264,7 +274,7 @@ static void test_runs_ahead_in_parts(void **state)
     }
     small_broadcast(&small[0], 1);
     small_receive(&small[1], 1);
-    check_run_ahead(small, 1, COLL_FRAGMENTS * COLL_PARTS, 1);
+    check_run_ahead(small, 1, COLL_FRAGMENTS * COLL_PARTS, COLL_PARTS + 1);
     for (int i = 0; i < 2; i++) coll_close(&small[i].coll);
     ends_close(end, 2);
 }

@@ -77,7 +77,7 @@ static void test_short_ones(void **state)
     for (int i = 0; i < IN_FLIGHT; i++) numel[i] = 1;
     posts_ahead(numel, IN_FLIGHT, 1 + COLL_RUN_AHEAD);
     for (int i = 0; i < IN_FLIGHT; i++) numel[i] = COLL_SMALL / 8;
-    posts_ahead(numel, IN_FLIGHT, COLL_SMALL_BUFFERS - COLL_RUN_AHEAD - 1); /* then all buffers may be in use */
+    posts_ahead(numel, IN_FLIGHT, 1 + COLL_RUN_AHEAD);
 }
 
 static void test_not_beyond_a_longer_one(void **state)

@@ -111,7 +111,7 @@ static void test_reduce(void **state)
         {{TUTTI_REDUCE, 3, false, true, LARGE, COLL_PIPELINED}, true},
         {{TUTTI_REDUCE, 8, false, true, 8 << 10, COLL_EAGER}, false},
         {{TUTTI_REDUCE, 8, false, true, (8 << 10) + 1, COLL_PIPELINED}, true},
-        {{TUTTI_REDUCE, 8, true, true, 16 << 10, COLL_EAGER}, false},
+        {{TUTTI_REDUCE, 8, true, true, 16 << 10, COLL_PIPELINED}, false},
         {{TUTTI_REDUCE, 3, true, true, 512 << 10, COLL_PIPELINED}, false},
         {{TUTTI_REDUCE, 3, true, true, (512 << 10) + 1, COLL_PIPELINED}, true},
         {{TUTTI_REDUCE, 2, false, true, 512 << 10, COLL_PIPELINED}, false},
@@ -123,6 +123,26 @@ static void test_reduce(void **state)
         struct coll_op made = describe(&cases[i].op, &pipelined);
         assert_int_equal(made.sliced, cases[i].sliced);
         assert_int_equal(made.path, cases[i].op.bytes > 0 ? COLL_PIPELINED : COLL_EAGER);
+    }
+}
+
+/* Where ranks share cores, those that need not wait run ahead in small buffers or in parts of fragment buffers. */
+static void test_runs_ahead(void **state)
+{
+    static const struct usual_case cases[] = {
+        {TUTTI_BROADCAST, 4, true, true, COLL_SMALL, COLL_EAGER},
+        {TUTTI_BROADCAST, 4, true, true, COLL_SMALL + 1, COLL_PIPELINED},
+        {TUTTI_BROADCAST, 4, false, true, COLL_SMALL + 1, COLL_EAGER},
+        {TUTTI_SCATTER, 4, true, true, COLL_SMALL / 4, COLL_EAGER}, /* the root has four blocks */
+        {TUTTI_SCATTER, 4, true, true, COLL_SMALL / 4 + 1, COLL_PIPELINED},
+        {TUTTI_GATHER, 4, true, true, COLL_SMALL + 1, COLL_PIPELINED},
+        {TUTTI_REDUCE, 4, true, true, COLL_SMALL + 1, COLL_PIPELINED},
+        {TUTTI_ALL_GATHER, 4, true, true, COLL_SMALL + 1, COLL_EAGER}, /* all wait for all */
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        check(&cases[i]);
+        assert_int_equal(describe(&cases[i], NULL).part, cases[i].path == COLL_PIPELINED ? 2 * COLL_SMALL : 0);
     }
 }
 
@@ -142,8 +162,8 @@ static void test_named_eager(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reads),  cmocka_unit_test(test_copies),      cmocka_unit_test(test_lockstep),
-        cmocka_unit_test(test_reduce), cmocka_unit_test(test_named_eager),
+        cmocka_unit_test(test_reads),  cmocka_unit_test(test_copies),     cmocka_unit_test(test_lockstep),
+        cmocka_unit_test(test_reduce), cmocka_unit_test(test_runs_ahead), cmocka_unit_test(test_named_eager),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,17 +34,17 @@
  * step k - COLL_EAGER_BUFFERS + COLL_AHEAD + 1 and k - COLL_FRAGMENTS + 1.  Then all are finished with the buffer's
  * previous use.  A rank that waits for no other, such as the root of a broadcast, can therefore run ahead.
  *
- * Where ranks share cores, it should run ahead as far as possible in each time slice.  There a broadcast or scatter in
- * one step may use a part of the root's fragment buffer.  Steps k - 2, k - 4, .. use other parts of it, unless an
- * operation in between used whole buffers.
+ * Where ranks share cores, it should run ahead as far as possible in each time slice.  There an operation with a root
+ * and more than a small buffer's data uses parts of fragment buffers, if one step suffices.  Steps k - 2, k - 4, .. use
+ * other parts, unless an operation in between used parts of another size.
  */
 #ifndef TCP_COLL_H
 #define TCP_COLL_H
 
 #include "tcp/shm/shm.h"
 
-enum { COLL_SLOTS = 64, COLL_SMALL_BUFFERS = 32, COLL_EAGER_BUFFERS = 8, COLL_FRAGMENTS = 2 };
-enum { COLL_PARTS = 4 }; /* of a fragment buffer, if the data of an operation fit a part */
+enum { COLL_SLOTS = 64, COLL_SMALL_BUFFERS = 64, COLL_EAGER_BUFFERS = 8, COLL_FRAGMENTS = 2 };
+enum { COLL_PARTS = 16 }; /* maximum number of parts of a fragment buffer */
 /* COLL_FIRST: the segment of the root group.  The rank that creates the shared memory reserves it if all ranks share
  * the memory. */
 enum { COLL_FIRST = 0, COLL_ABSENT = -1 };
@@ -108,7 +108,7 @@ struct coll_op {
     struct coll_class *class; /* its calls, if there is more than one way */
     bool async;               /* the program may compute beside it */
     bool probes;              /* the first step finds whether all data are in arenas; if so, direct: see shared.c */
-    bool in_part;             /* its only step uses a part of the fragment buffer */
+    size_t part;              /* its only step uses a part of the fragment buffer of so many bytes; 0: it does not */
     bool sliced;              /* pipelined or direct: each rank reduces a slice for all ranks that need the result */
     bool non_temporal;        /* the output would not stay in the cache */
     const char *in;
@@ -146,7 +146,9 @@ struct coll_segment {
     size_t eager_bytes;         /* capacity of an eager buffer */
     size_t fragment_bytes;      /* capacity of a fragment buffer; results follow it, with half as much capacity */
     uint64_t next;              /* first step of the next operation to run */
-    uint64_t whole;             /* the last step that may have used a whole fragment buffer */
+    size_t part;                /* as of the last operation that may have used fragment buffers */
+    uint64_t fragments_used;    /* the last step of that operation */
+    uint64_t other_part;        /* the last step that may have used parts of another size */
     uint64_t all_in;            /* all ranks are known to have posted this step */
     _Atomic uint64_t *words;    /* the published ways, by kind and class: see agree.c */
     struct coll_class *classes; /* in the same order */
@@ -175,8 +177,12 @@ struct coll_slot *coll_slot_of(const struct coll_segment *segment, int rank, uin
 char *coll_small_of(const struct coll_segment *segment, int rank, uint64_t step);
 char *coll_eager_of(const struct coll_segment *segment, int rank, uint64_t step);
 char *coll_fragment_of(const struct coll_segment *segment, int rank, uint64_t step);
-/* Returns the part of the fragment buffer for an operation in one step: see COLL_PARTS. */
-char *coll_fragment_part_of(const struct coll_segment *segment, int rank, uint64_t step);
+/* Returns the part of the fragment buffer for an operation in one step. */
+char *coll_fragment_part_of(const struct coll_segment *segment, int rank, uint64_t step, size_t part);
+/* Returns the bytes of the parts of a fragment buffer that hold this many bytes, or 0 if only the whole buffer does. */
+size_t coll_part_bytes(const struct coll_segment *segment, size_t bytes);
+/* Returns the number of such parts. */
+uint64_t coll_parts(const struct coll_segment *segment, size_t part);
 
 /* ---- coll.c ------------------------------------------------------------------------------------------------ */
 

@@ -122,10 +122,18 @@ static bool usually_reads(const struct coll_segment *segment, const struct coll_
     return op->kind == TUTTI_SCATTER && op->in_bytes > COLL_FRAGMENTS * segment->fragment_bytes;
 }
 
+/* True if ranks can run further ahead in parts of their fragment buffers than in eager buffers. */
+static bool uses_parts(const struct coll_segment *segment, const struct coll_op *op)
+{
+    return segment->shm->shares_cores && tutti_kind_has_root(op->kind) && op->in_bytes > COLL_SMALL &&
+           op->in_bytes <= segment->eager_bytes;
+}
+
 /* Returns the path that is taken without a measurement.  Two copies at once can be faster than a single copy, but where
  * data move slowly between cores, they take several times as long. */
 static enum coll_path usual_path(const struct coll_segment *segment, const struct coll_op *op)
 {
+    if (uses_parts(segment, op)) return COLL_PIPELINED;
     if (is_possible(segment, op, COLL_EAGER) && may_pay(segment, op, COLL_EAGER)) return COLL_EAGER;
     return usually_reads(segment, op) ? COLL_DIRECT : COLL_PIPELINED;
 }
@@ -174,7 +182,7 @@ static bool probes(const struct coll_segment *segment, const struct coll_op *op)
 static void set_steps(const struct coll_segment *segment, struct coll_op *op)
 {
     op->sliced = is_sliced(segment, op);
-    op->in_part = false;
+    op->part = 0;
     op->ahead = 0;
     switch (op->path) {
     case COLL_EAGER:

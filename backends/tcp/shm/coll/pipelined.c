@@ -27,7 +27,7 @@ static char *buffer_of(const struct coll_segment *segment, const struct coll_op 
 {
     uint64_t at = op->first + (uint64_t)step;
     if (op->path == COLL_LOCKSTEP) return coll_eager_of(segment, rank, at);
-    return op->in_part ? coll_fragment_part_of(segment, rank, at) : coll_fragment_of(segment, rank, at);
+    return op->part > 0 ? coll_fragment_part_of(segment, rank, at, op->part) : coll_fragment_of(segment, rank, at);
 }
 
 /* Returns the rank's reduced results, which follow its data in the buffer. */
@@ -188,6 +188,6 @@ void coll_pipelined_cut(const struct coll_segment *segment, struct coll_op *op)
     op->steps = (int64_t)((op->bytes + op->chunk - 1) / op->chunk);
     if (op->sliced) op->steps++;
     size_t blocks = op->kind == TUTTI_SCATTER ? (size_t)segment->n : 1;
-    op->in_part = op->path == COLL_PIPELINED && op->steps == 1 && coll_is_from_root(op->kind) &&
-                  segment->shm->shares_cores && op->chunk * blocks <= segment->fragment_bytes / COLL_PARTS;
+    if (op->path == COLL_PIPELINED && op->steps == 1 && tutti_kind_has_root(op->kind) && segment->shm->shares_cores)
+        op->part = coll_part_bytes(segment, op->chunk * blocks);
 }
