@@ -81,7 +81,8 @@ static void attend_works(struct engine *engine)
         uint64_t calls = engine->calls;
         nap(engine, hurried ? 0 : grace_us * 1000);
         if (!hurried && leaves_round(engine, calls)) {
-            if (engine->calls - calls > (uint64_t)(grace_us / BUSY_US)) grace_us = lengthen(grace_us);
+            bool busy = engine->calls - calls > (uint64_t)(grace_us / BUSY_US);
+            grace_us = busy ? lengthen(grace_us) : GRACE_US;
             continue;
         }
         quiet_us = engine->n_async > 0 ? 0 : quiet_us + grace_us;
