@@ -69,14 +69,15 @@ static int64_t time_to_ask(const struct tutti_work *work)
     return work->asked_ns + ask_interval(work);
 }
 
-/* Gives a work whose timeout has passed a little longer, if this process did not run when the work should have asked:
- * nothing is known of its peers then.  Returns false if it has asked in time. */
+/* Gives a work whose timeout has passed a little longer, once, if this process did not run when the work should have
+ * asked: nothing is known of its peers then.  Returns false if it has asked in time. */
 static bool postpone(struct tutti_work *work, int64_t now)
 {
-    int64_t interval = ask_interval(work);
-    if (!work->started || work->deadline_ns - work->asked_ns < 2 * interval) return false;
-    work->asked_ns = now - interval; /* it asks at once */
-    work->deadline_ns = now + interval;
+    if (!work->started || work->postponed) return false;
+    if (work->deadline_ns - work->asked_ns < 2 * ask_interval(work)) return false;
+    work->postponed = true;
+    work->asked_ns = now - ASK_NS; /* it asks at once */
+    work->deadline_ns = now + ASK_NS;
     return true;
 }
 

@@ -57,6 +57,7 @@ struct tutti_work {
     bool group_rank;
     bool moved; /* a request has completed since `asked_ns` */
     bool warned;
+    bool postponed;            /* its timeout came before it could ask its peers: it has had a little longer */
     bool draining;             /* failed, but the backend still uses its memory: it ends once that is released */
     int failing;               /* status of a failed request: the work ends with it when it next runs */
     int parts;                 /* parent only: number of parts that have not ended */

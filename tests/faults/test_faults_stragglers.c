@@ -344,29 +344,49 @@ static void test_refused_calls_are_none(void **state)
     run_until_told(2, rank_of_refused, (struct round){0});
 }
 
-/* A rank that does not run until its timeout has passed still says where its peer is. */
+/* Stops this process for `ms`, with a child that wakes it again and again: it may not have stopped yet at first.
+ * Returns false if there is no child. */
+static bool sleep_stopped(int ms)
+{
+    pid_t self = getpid(), waker = fork();
+    if (waker < 0) return false;
+    while (waker == 0) {
+        procs_sleep_ms(ms);
+        if (getppid() != self) _exit(0);
+        kill(self, SIGCONT);
+    }
+    raise(SIGSTOP);
+    kill(waker, SIGKILL);
+    return waitpid(waker, NULL, 0) == waker;
+}
+
+/* The timeout of an operation, and how long its process does not run. */
+struct lateness {
+    int timeout_ms, stopped_ms;
+};
+
+/* A receive that has its timeout while its process does not run. */
+static int expect_late_message(struct lateness late)
+{
+    tutti_work *work = NULL;
+    int x = 0;
+    EXPECT(tutti_irecv(tutti_view(&x, 1), 1, tutti_with(.timeout_ms = late.timeout_ms), &work) == TUTTI_OK);
+    EXPECT(tutti_wait(&work, 10) == TUTTI_ERR_TIMEOUT); /* its clock runs now */
+    EXPECT(sleep_stopped(late.stopped_ms));
+    EXPECT_ERROR(tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT), TUTTI_ERR_TIMEOUT,
+                 "rank 1 (is in no call; its latest was #1 barrier)");
+    return 0;
+}
+
+/* A rank that does not run until its timeout has passed still says where its peer is, however short the timeout is
+ * beside that time. */
 static int rank_of_a_late_timeout(int rank, int size, void *argument)
 {
     const int ms = ((struct round *)argument)->timeout_ms;
-    int x = 0;
     EXPECT(proc_init(20000) == TUTTI_OK);
     EXPECT(tutti_barrier(NULL) == TUTTI_OK);
-    if (rank == 0) {
-        tutti_work *work = NULL;
-        pid_t waker = fork();
-        EXPECT(waker >= 0);
-        if (waker == 0) {
-            procs_sleep_ms(ms + ms / 2);
-            kill(getppid(), SIGCONT);
-            _exit(0);
-        }
-        EXPECT(tutti_irecv(tutti_view(&x, 1), 1, tutti_with(.timeout_ms = ms), &work) == TUTTI_OK);
-        EXPECT(tutti_wait(&work, 10) == TUTTI_ERR_TIMEOUT); /* its clock runs now */
-        raise(SIGSTOP);
-        EXPECT_ERROR(tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT), TUTTI_ERR_TIMEOUT,
-                     "rank 1 (is in no call; its latest was #1 barrier)");
-        EXPECT(waitpid(waker, NULL, 0) == waker);
-    }
+    if (rank == 0) EXPECT(expect_late_message((struct lateness){ms, ms + ms / 2}) == 0);
+    if (rank == 0) EXPECT(expect_late_message((struct lateness){200, 2000}) == 0);
     proc_barrier(size, 1);
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
     return 0;
