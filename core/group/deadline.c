@@ -69,12 +69,19 @@ static int64_t time_to_ask(const struct tutti_work *work)
     return work->asked_ns + ask_interval(work);
 }
 
+/* Returns the time at which the work last asked.  For a work that has not started, which never asks, returns the time
+ * at which this process last ran. */
+static int64_t last_asked(const struct tutti_work *work)
+{
+    int64_t checked_ns = work->started ? 0 : work->engine->checked_ns;
+    return checked_ns > work->asked_ns ? checked_ns : work->asked_ns;
+}
+
 /* Gives a work whose timeout has passed a little longer, once, if this process did not run when the work should have
  * asked: nothing is known of its peers then.  Returns false if it has asked in time. */
 static bool postpone(struct tutti_work *work, int64_t now)
 {
-    if (!work->started || work->postponed) return false;
-    if (work->deadline_ns - work->asked_ns < 2 * ask_interval(work)) return false;
+    if (work->postponed || work->deadline_ns - last_asked(work) < 2 * ask_interval(work)) return false;
     work->postponed = true;
     work->asked_ns = now - ASK_NS; /* it asks at once */
     work->deadline_ns = now + ASK_NS;
@@ -130,5 +137,6 @@ int64_t deadline_check(struct engine *engine, int64_t now)
         if (!ended && time_to_check(work) < deadline) deadline = time_to_check(work);
         work = ended ? TAILQ_FIRST(&engine->active) : next;
     }
+    engine->checked_ns = now;
     return deadline;
 }

@@ -120,6 +120,7 @@ struct engine {
     uint64_t moment;       /* the call and round in which engine_time_ns last read it */
     int64_t looked_ns;     /* time when the clocks of works were last started during rounds */
     int64_t next_check_ns; /* time of the next check of deadlines during rounds */
+    int64_t checked_ns;    /* time of the last check of deadlines */
 
     /* Written under the lock.  The thread reads them without it.  It would find the lock taken again and again, and
      * each release would wake it in vain. */

@@ -378,6 +378,21 @@ static int expect_late_message(struct lateness late)
     return 0;
 }
 
+/* Two collectives, of which the second waits for the memory of the first. */
+static int expect_late_collectives(struct lateness late)
+{
+    tutti_work *works[2];
+    int x = 0;
+    for (int i = 0; i < 2; i++)
+        EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM,
+                                tutti_with(.timeout_ms = late.timeout_ms, .async_op = &works[i])) == TUTTI_OK);
+    EXPECT(tutti_wait(&works[0], 10) == TUTTI_ERR_TIMEOUT);
+    EXPECT(sleep_stopped(late.stopped_ms));
+    EXPECT_ERROR(tutti_wait(&works[0], TUTTI_DEFAULT_TIMEOUT), TUTTI_ERR_TIMEOUT, "rank 1 (is at #1 barrier");
+    tutti_wait(&works[1], TUTTI_DEFAULT_TIMEOUT);
+    return 0;
+}
+
 /* A rank that does not run until its timeout has passed still says where its peer is, however short the timeout is
  * beside that time. */
 static int rank_of_a_late_timeout(int rank, int size, void *argument)
@@ -387,6 +402,7 @@ static int rank_of_a_late_timeout(int rank, int size, void *argument)
     EXPECT(tutti_barrier(NULL) == TUTTI_OK);
     if (rank == 0) EXPECT(expect_late_message((struct lateness){ms, ms + ms / 2}) == 0);
     if (rank == 0) EXPECT(expect_late_message((struct lateness){200, 2000}) == 0);
+    if (rank == 0) EXPECT(expect_late_collectives((struct lateness){ms, ms + ms / 2}) == 0);
     proc_barrier(size, 1);
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
     return 0;
