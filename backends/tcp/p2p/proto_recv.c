@@ -167,8 +167,8 @@ static __attribute__((noinline)) int receive(struct proto_group *group, tutti_re
         if (status != TUTTI_REQUEST_PENDING) return status;
         arrival = find_arrived(group, request, peer);
     }
-    bool is_late = (request->flags & TUTTI_REQUEST_AT_ONCE) != 0;
-    if (is_late && (arrival == NULL || arrival->header.kind != KIND_EAGER)) return TUTTI_REQUEST_ABSENT;
+    bool at_once = (request->flags & TUTTI_REQUEST_AT_ONCE) != 0;
+    if (at_once && (arrival == NULL || arrival->header.kind != KIND_EAGER)) return TUTTI_REQUEST_ABSENT;
     return arrival != NULL ? receive_arrived(group, request, arrival) : post_receive(group, request, peer);
 }
 
