@@ -257,13 +257,9 @@ static void test_runs_ahead(void **state)
     run_ahead(CHOICE_MIN / 8 - 1, COLL_EAGER_BUFFERS - COLL_AHEAD, 1);
 }
 
-/* Where ranks share cores, a root also runs ahead with data in parts of its fragment buffers. */
-static void test_runs_ahead_in_parts(void **state)
+static void open_in_parts(struct end end[2], struct small small[2])
 {
     static const tutti_path_row pipelined = {TUTTI_BROADCAST, COLL_PIPELINED, INT64_MAX};
-    struct end end[2];
-    struct small small[2];
-    (void)state;
     ends_open(end, 2);
     for (int i = 0; i < 2; i++) {
         end[i].shm.shares_cores = true;
@@ -272,9 +268,44 @@ static void test_runs_ahead_in_parts(void **state)
         small[i].coll.n_choices = 1;
         small[i].numel = SMALL_MOST;
     }
-    small_broadcast(&small[0], 1);
-    small_receive(&small[1], 1);
-    check_run_ahead(small, 1, COLL_FRAGMENTS * COLL_PARTS, COLL_PARTS + 1);
+}
+
+/* Where ranks share cores, a root also runs ahead with data in parts of its fragment buffers. */
+static void test_runs_ahead_in_parts(void **state)
+{
+    struct end end[2];
+    struct small small[2];
+    (void)state;
+    open_in_parts(end, small);
+    check_run_ahead(small, 0, COLL_FRAGMENTS * COLL_PARTS, COLL_PARTS + 1);
+    for (int i = 0; i < 2; i++) coll_close(&small[i].coll);
+    ends_close(end, 2);
+}
+
+static int64_t numel_in_turn(int i)
+{
+    return i % 3 == 0 ? SMALL_MOST : COLL_SMALL / 8 + 1;
+}
+
+/* The root runs as far ahead if the sizes differ. */
+static void test_runs_ahead_in_parts_of_all_sizes(void **state)
+{
+    enum { AHEAD = COLL_FRAGMENTS * COLL_PARTS - 1 };
+    struct end end[2];
+    struct small small[2];
+    (void)state;
+    open_in_parts(end, small);
+    for (int i = 0; i <= AHEAD; i++) {
+        small[0].numel = numel_in_turn(i);
+        small_broadcast(&small[0], i);
+        assert_int_equal(small[0].ended, i < AHEAD);
+    }
+    for (int i = 0; i <= AHEAD; i++) {
+        small[1].numel = numel_in_turn(i);
+        small_receive(&small[1], i);
+        coll_progress(&small[0].running);
+    }
+    assert_int_equal(small[0].ended, 1);
     for (int i = 0; i < 2; i++) coll_close(&small[i].coll);
     ends_close(end, 2);
 }
@@ -341,6 +372,7 @@ int main(void)
         cmocka_unit_test(test_mixed),
         cmocka_unit_test(test_runs_ahead),
         cmocka_unit_test(test_runs_ahead_in_parts),
+        cmocka_unit_test(test_runs_ahead_in_parts_of_all_sizes),
         cmocka_unit_test(test_races),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

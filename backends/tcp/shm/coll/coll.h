@@ -35,8 +35,7 @@
  * previous use.  A rank that waits for no other, such as the root of a broadcast, can therefore run ahead.
  *
  * Where ranks share cores, it should run ahead as far as possible in each time slice.  There an operation with a root
- * and more than a small buffer's data uses parts of fragment buffers, if one step suffices.  Steps k - 2, k - 4, .. use
- * other parts, unless an operation in between used parts of another size.
+ * and more than a small buffer's data uses parts of fragment buffers, if one step suffices (fragment_parts.c).
  */
 #ifndef TCP_COLL_H
 #define TCP_COLL_H
@@ -44,7 +43,7 @@
 #include "tcp/shm/shm.h"
 
 enum { COLL_SLOTS = 64, COLL_SMALL_BUFFERS = 64, COLL_EAGER_BUFFERS = 8, COLL_FRAGMENTS = 2 };
-enum { COLL_PARTS = 16 }; /* maximum number of parts of a fragment buffer */
+enum { COLL_PARTS = 16 }; /* of a fragment buffer */
 /* COLL_FIRST: the segment of the root group.  The rank that creates the shared memory reserves it if all ranks share
  * the memory. */
 enum { COLL_FIRST = 0, COLL_ABSENT = -1 };
@@ -108,7 +107,7 @@ struct coll_op {
     struct coll_class *class; /* its calls, if there is more than one way */
     bool async;               /* the program may compute beside it */
     bool probes;              /* the first step finds whether all data are in arenas; if so, direct: see shared.c */
-    size_t part;              /* its only step uses a part of the fragment buffer of so many bytes; 0: it does not */
+    int parts;                /* of the fragment buffer that its only step uses; 0: whole buffers, or none */
     bool sliced;              /* pipelined or direct: each rank reduces a slice for all ranks that need the result */
     bool non_temporal;        /* the output would not stay in the cache */
     const char *in;
@@ -123,6 +122,7 @@ struct coll_op {
     int64_t steps;
     /* Progress. */
     uint64_t first;             /* number of the first step; 0: not started */
+    int part;                   /* the first of its parts */
     int64_t at;                 /* current step, 0 .. steps - 1 */
     int64_t posted;             /* steps posted */
     int64_t ahead;              /* steps to post beyond the current one, if possible */
@@ -146,9 +146,7 @@ struct coll_segment {
     size_t eager_bytes;         /* capacity of an eager buffer */
     size_t fragment_bytes;      /* capacity of a fragment buffer; results follow it, with half as much capacity */
     uint64_t next;              /* first step of the next operation to run */
-    size_t part;                /* as of the last operation that may have used fragment buffers */
-    uint64_t fragments_used;    /* the last step of that operation */
-    uint64_t other_part;        /* the last step that may have used parts of another size */
+    uint64_t whole;             /* the last step that may have used a whole fragment buffer */
     uint64_t all_in;            /* all ranks are known to have posted this step */
     _Atomic uint64_t *words;    /* the published ways, by kind and class: see agree.c */
     struct coll_class *classes; /* in the same order */
@@ -162,7 +160,10 @@ struct coll_segment {
     int n_spare;
     const tutti_path_row *choices; /* the core's rows, which precede the table: see tutti_backend.choose */
     int n_choices;
-    LIST_ENTRY(coll_segment) link; /* in the list of segments with pending operations */
+    /* Parts of fragment buffers: see fragment_parts.c. */
+    int next_part[COLL_FRAGMENTS];             /* the one behind those that were used last in the buffer */
+    uint64_t used[COLL_FRAGMENTS][COLL_PARTS]; /* the last step that used the part */
+    LIST_ENTRY(coll_segment) link;             /* in the list of segments with pending operations */
     bool linked;
 };
 LIST_HEAD(coll_list, coll_segment);
@@ -177,12 +178,6 @@ struct coll_slot *coll_slot_of(const struct coll_segment *segment, int rank, uin
 char *coll_small_of(const struct coll_segment *segment, int rank, uint64_t step);
 char *coll_eager_of(const struct coll_segment *segment, int rank, uint64_t step);
 char *coll_fragment_of(const struct coll_segment *segment, int rank, uint64_t step);
-/* Returns the part of the fragment buffer for an operation in one step. */
-char *coll_fragment_part_of(const struct coll_segment *segment, int rank, uint64_t step, size_t part);
-/* Returns the bytes of the parts of a fragment buffer that hold this many bytes, or 0 if only the whole buffer does. */
-size_t coll_part_bytes(const struct coll_segment *segment, size_t bytes);
-/* Returns the number of such parts. */
-uint64_t coll_parts(const struct coll_segment *segment, size_t part);
 
 /* ---- coll.c ------------------------------------------------------------------------------------------------ */
 
@@ -282,6 +277,15 @@ int coll_direct_run(struct coll_segment *segment, struct coll_op *op);
 /* Allocates the segment's buffers for the operation.  Returns TUTTI_OK, or NO_MEMORY. */
 int coll_direct_prepare(struct coll_segment *segment, const struct coll_op *op);
 void coll_direct_free(struct coll_segment *segment);
+
+/* ---- fragment_parts.c -------------------------------------------------------------------------------------- */
+
+/* Returns the number of parts that an operation in one step needs, or 0 if they are more than half a buffer. */
+int coll_parts_needed(const struct coll_segment *segment, const struct coll_op *op);
+/* Assigns parts to an operation that starts, and sets its depth. */
+void coll_take_parts(struct coll_segment *segment, struct coll_op *op);
+/* Returns the operation's parts of a rank's fragment buffer. */
+char *coll_parts_at(const struct coll_segment *segment, const struct coll_op *op, int rank);
 
 /* ---- shared.c ---------------------------------------------------------------------------------------------- */
 

@@ -57,24 +57,6 @@ char *coll_fragment_of(const struct coll_segment *segment, int rank, uint64_t st
     return segment->fragments + ((size_t)rank * COLL_FRAGMENTS + step % COLL_FRAGMENTS) * span;
 }
 
-uint64_t coll_parts(const struct coll_segment *segment, size_t part)
-{
-    size_t parts = segment->fragment_bytes / part;
-    return parts < COLL_PARTS ? parts : COLL_PARTS;
-}
-
-size_t coll_part_bytes(const struct coll_segment *segment, size_t bytes)
-{
-    size_t part = COLL_SMALL;
-    while (part < bytes) part *= 2;
-    return part <= segment->fragment_bytes / 2 ? part : 0;
-}
-
-char *coll_fragment_part_of(const struct coll_segment *segment, int rank, uint64_t step, size_t part)
-{
-    return coll_fragment_of(segment, rank, step) + step / COLL_FRAGMENTS % coll_parts(segment, part) * part;
-}
-
 struct coll_slot *coll_slot_of(const struct coll_segment *segment, int rank, uint64_t step)
 {
     return (struct coll_slot *)(void *)segment->slots + (size_t)rank * COLL_SLOTS + step * SLOT_STRIDE % COLL_SLOTS;

@@ -182,7 +182,7 @@ static bool probes(const struct coll_segment *segment, const struct coll_op *op)
 static void set_steps(const struct coll_segment *segment, struct coll_op *op)
 {
     op->sliced = is_sliced(segment, op);
-    op->part = 0;
+    op->parts = 0;
     op->ahead = 0;
     switch (op->path) {
     case COLL_EAGER:

@@ -27,7 +27,7 @@ static char *buffer_of(const struct coll_segment *segment, const struct coll_op 
 {
     uint64_t at = op->first + (uint64_t)step;
     if (op->path == COLL_LOCKSTEP) return coll_eager_of(segment, rank, at);
-    return op->part > 0 ? coll_fragment_part_of(segment, rank, at, op->part) : coll_fragment_of(segment, rank, at);
+    return op->parts > 0 ? coll_parts_at(segment, op, rank) : coll_fragment_of(segment, rank, at);
 }
 
 /* Returns the rank's reduced results, which follow its data in the buffer. */
@@ -187,7 +187,6 @@ void coll_pipelined_cut(const struct coll_segment *segment, struct coll_op *op)
     op->chunk = ((op->bytes + chunks - 1) / chunks + line - 1) / line * line;
     op->steps = (int64_t)((op->bytes + op->chunk - 1) / op->chunk);
     if (op->sliced) op->steps++;
-    size_t blocks = op->kind == TUTTI_SCATTER ? (size_t)segment->n : 1;
     if (op->path == COLL_PIPELINED && op->steps == 1 && tutti_kind_has_root(op->kind) && segment->shm->shares_cores)
-        op->part = coll_part_bytes(segment, op->chunk * blocks);
+        op->parts = coll_parts_needed(segment, op);
 }

@@ -183,16 +183,6 @@ static int prepare(struct coll_segment *segment, const struct coll_op *op)
     return op->path == COLL_DIRECT ? coll_direct_prepare(segment, op) : TUTTI_OK;
 }
 
-/* Returns the depth of an operation whose step uses a part of a fragment buffer: until the part is used again, but no
- * further back than to the last step that used parts of another size. */
-static uint64_t depth_in_part(const struct coll_segment *segment, const struct coll_op *op)
-{
-    uint64_t most = COLL_FRAGMENTS * coll_parts(segment, op->part);
-    uint64_t depth = op->first - (op->part == segment->part ? segment->other_part : segment->fragments_used);
-    if (depth < COLL_FRAGMENTS) return COLL_FRAGMENTS;
-    return depth < most ? depth : most;
-}
-
 /* Assigns steps to an operation that starts to run.  The previous operation's number of steps is not known earlier. */
 static int start_op(struct coll_segment *segment, struct coll_op *op)
 {
@@ -201,7 +191,7 @@ static int start_op(struct coll_segment *segment, struct coll_op *op)
     if (status != TUTTI_OK) return status;
     if (op->class != NULL) op->class->calls++;
     op->first = segment->next;
-    if (op->part > 0) op->depth = depth_in_part(segment, op);
+    if (op->parts > 0) coll_take_parts(segment, op);
     return TUTTI_OK;
 }
 
@@ -209,10 +199,7 @@ static int start_op(struct coll_segment *segment, struct coll_op *op)
 static void end_steps(struct coll_segment *segment, const struct coll_op *op)
 {
     segment->next = op->first + (uint64_t)op->steps;
-    if (op->path == COLL_EAGER) return;
-    if (op->part != segment->part) segment->other_part = segment->fragments_used;
-    segment->part = op->part;
-    segment->fragments_used = segment->next - 1;
+    if (op->path != COLL_EAGER && op->parts == 0) segment->whole = segment->next - 1;
 }
 
 /* Continues once all ranks have declared whether their memory is shared. */

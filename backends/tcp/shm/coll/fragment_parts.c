@@ -1,0 +1,41 @@
+/* Parts of fragment buffers.  Operations with a root whose data fit half a buffer use them where ranks share cores, so
+ * that a rank that waits for no other can run further ahead.
+ *
+ * An operation takes the parts behind those that were used last in its step's buffer.  These have not been used for the
+ * longest time, whatever the sizes of the operations.  A rank fills them once all ranks are finished with the last step
+ * that used any of them.  All ranks assign the same parts, because they run the same operations in the same order.
+ */
+#include "tcp/shm/coll/parts.h"
+
+static size_t part_bytes(const struct coll_segment *segment)
+{
+    return segment->fragment_bytes / COLL_PARTS;
+}
+
+int coll_parts_needed(const struct coll_segment *segment, const struct coll_op *op)
+{
+    size_t blocks = op->kind == TUTTI_SCATTER ? (size_t)segment->n : 1; /* in the buffer, each in lines of its own */
+    size_t bytes = (op->bytes + COLL_ALIGN - 1) / COLL_ALIGN * COLL_ALIGN * blocks;
+    size_t parts = (bytes + part_bytes(segment) - 1) / part_bytes(segment);
+    return parts <= COLL_PARTS / 2 ? (int)parts : 0;
+}
+
+void coll_take_parts(struct coll_segment *segment, struct coll_op *op)
+{
+    size_t fragment = op->first % COLL_FRAGMENTS;
+    uint64_t *used = segment->used[fragment], last = segment->whole, most = COLL_FRAGMENTS * COLL_PARTS;
+    op->part = segment->next_part[fragment];
+    if (op->part + op->parts > COLL_PARTS) op->part = 0;
+    segment->next_part[fragment] = op->part + op->parts;
+    for (int i = op->part; i < op->part + op->parts; i++) {
+        if (used[i] > last) last = used[i];
+        used[i] = op->first;
+    }
+    op->depth = last > 0 && op->first - last < most ? op->first - last : most;
+    if (op->depth < COLL_FRAGMENTS) op->depth = COLL_FRAGMENTS; /* the step before used the other buffer */
+}
+
+char *coll_parts_at(const struct coll_segment *segment, const struct coll_op *op, int rank)
+{
+    return coll_fragment_of(segment, rank, op->first) + (size_t)op->part * part_bytes(segment);
+}
