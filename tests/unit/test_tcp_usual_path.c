@@ -10,7 +10,7 @@ struct usual_case {
 };
 
 /* Returns the description of an operation.  `named` is a row of the core, or NULL.  A description needs no more of the
- * other ranks than their number. */
+ * other ranks than their number, which also sets the sizes of the buffers. */
 static struct coll_op describe(const struct usual_case *c, const tutti_path_row *named)
 {
     struct end end[ENDS];
@@ -21,6 +21,8 @@ static struct coll_op describe(const struct usual_case *c, const tutti_path_row 
     end[0].shm.can_read_memory = c->can_read_memory;
     small_open(&end[0], &small, ENDS);
     small.coll.n = c->n;
+    struct shm many = {.n = c->n, .base = end[0].shm.base};
+    coll_lay_out(&small.coll, &many, COLL_FIRST);
     small.coll.choices = named;
     small.coll.n_choices = named != NULL;
     tutti_tensor in = {small.x, c->bytes, TUTTI_UINT8, {TUTTI_CPU, 0}}, out = in;
@@ -146,6 +148,21 @@ static void test_runs_ahead(void **state)
     }
 }
 
+/* Many ranks have small fragment buffers.  They take eager buffers where these last for more steps. */
+static void test_many_run_ahead(void **state)
+{
+    static const struct usual_case cases[] = {
+        {TUTTI_BROADCAST, 128, true, true, 4 << 10, COLL_PIPELINED},
+        {TUTTI_BROADCAST, 256, true, true, 4 << 10, COLL_PIPELINED},
+        {TUTTI_SCATTER, 64, true, true, 64, COLL_PIPELINED},
+        {TUTTI_SCATTER, 64, true, true, 17, COLL_PIPELINED},
+        {TUTTI_SCATTER, 128, true, true, 32, COLL_EAGER}, /* in a fragment buffer each block takes a line */
+        {TUTTI_SCATTER, 256, true, true, 16, COLL_EAGER},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check(&cases[i]);
+}
+
 /* A path with a name is taken even if the choice would not try it. */
 static void test_named_eager(void **state)
 {
@@ -162,8 +179,9 @@ static void test_named_eager(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reads),  cmocka_unit_test(test_copies),     cmocka_unit_test(test_lockstep),
-        cmocka_unit_test(test_reduce), cmocka_unit_test(test_runs_ahead), cmocka_unit_test(test_named_eager),
+        cmocka_unit_test(test_reads),       cmocka_unit_test(test_copies),     cmocka_unit_test(test_lockstep),
+        cmocka_unit_test(test_reduce),      cmocka_unit_test(test_runs_ahead), cmocka_unit_test(test_many_run_ahead),
+        cmocka_unit_test(test_named_eager),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

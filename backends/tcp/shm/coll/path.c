@@ -123,17 +123,19 @@ static bool usually_reads(const struct coll_segment *segment, const struct coll_
 }
 
 /* True if ranks can run further ahead in parts of their fragment buffers than in eager buffers. */
-static bool uses_parts(const struct coll_segment *segment, const struct coll_op *op)
+static bool prefers_parts(const struct coll_segment *segment, const struct coll_op *op)
 {
-    return segment->shm->shares_cores && tutti_kind_has_root(op->kind) && op->in_bytes > COLL_SMALL &&
-           op->in_bytes <= segment->eager_bytes;
+    if (!segment->shm->shares_cores || !tutti_kind_has_root(op->kind)) return false;
+    if (op->in_bytes <= COLL_SMALL || op->in_bytes > segment->eager_bytes) return false;
+    int parts = coll_parts_needed(segment, op);
+    return parts > 0 && COLL_PARTS / parts * COLL_FRAGMENTS > COLL_EAGER_BUFFERS - COLL_AHEAD;
 }
 
 /* Returns the path that is taken without a measurement.  Two copies at once can be faster than a single copy, but where
  * data move slowly between cores, they take several times as long. */
 static enum coll_path usual_path(const struct coll_segment *segment, const struct coll_op *op)
 {
-    if (uses_parts(segment, op)) return COLL_PIPELINED;
+    if (prefers_parts(segment, op)) return COLL_PIPELINED;
     if (is_possible(segment, op, COLL_EAGER) && may_pay(segment, op, COLL_EAGER)) return COLL_EAGER;
     return usually_reads(segment, op) ? COLL_DIRECT : COLL_PIPELINED;
 }
