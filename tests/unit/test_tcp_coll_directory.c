@@ -63,6 +63,14 @@ static void test_releases_pages(void **state)
     ends_close(end, 2);
 }
 
+/* A segment of many ranks is kept for the next group, and one of a few ranks twice. */
+static void test_keeps_large_ones(void **state)
+{
+    (void)state;
+    assert_true(coll_bytes(SHM_RANKS_MAX / 2) <= KEEP_BYTES);
+    assert_true(2 * coll_bytes(16) <= KEEP_BYTES);
+}
+
 /* A rank that dies while it reserves an entry does not keep it. */
 static void test_dies_while_it_reserves(void **state)
 {
@@ -100,7 +108,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reserves_again),   cmocka_unit_test(test_reserves_all),
         cmocka_unit_test(test_releases_pages),   cmocka_unit_test(test_dies_while_it_reserves),
-        cmocka_unit_test(test_faulty_directory),
+        cmocka_unit_test(test_keeps_large_ones), cmocka_unit_test(test_faulty_directory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,7 +15,7 @@
 #include "tcp/shm/coll/coll.h"
 
 enum { FREE, RESERVED, RESERVING /* plus the local rank of the owner */ };
-enum { KEEP_BYTES = 16 << 20 }; /* maximum bytes of pages kept in free segments */
+enum { KEEP_BYTES = 24 << 20 }; /* maximum bytes of pages kept in free segments */
 
 /* True if the rank that is reserving an entry has died. */
 static bool owner_has_died(const struct shm *shm, uint32_t state)
