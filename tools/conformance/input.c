@@ -15,8 +15,16 @@ uint64_t input_mix(uint64_t a, uint64_t b)
     return x ^ x >> 31;
 }
 
-/* Returns a value whose reductions are exact.  The largest magnitude times 16 fits the format's digits, so sums of 16
- * ranks are exact.  float8_e5m2 has 3 digits, so only sums of 8 are. */
+/* True if a rank's element is not 0 in sums that must be exact.  The largest magnitude of exact_float times 16 fits the
+ * format's digits, and times 8 those of float8_e5m2, so of more ranks only some take part in each element's sum. */
+static bool takes_part(const struct input_use *use, int rank, uint64_t element)
+{
+    int most = number_digits(use->dtype) > 3 ? 16 : 8, groups = (use->ranks + most - 1) / most;
+    bool sums = use->op == TUTTI_SUM || use->op == TUTTI_AVG || use->op == TUTTI_PREMUL_SUM;
+    return !sums || groups <= 1 || rank % groups == (int)(element % (uint64_t)groups);
+}
+
+/* Returns a value whose reductions are exact: see takes_part. */
 static double exact_float(tutti_dtype dtype, tutti_reduce_op op, uint64_t random)
 {
     if (op == TUTTI_PRODUCT) { /* powers of two, as often above 1 as below */
@@ -63,19 +71,22 @@ static double special_float(tutti_dtype dtype, tutti_reduce_op op, uint64_t rand
     }
 }
 
-static void fill_floats(uint64_t seed, enum input input, tutti_dtype dtype, tutti_reduce_op op, int64_t n, uint8_t *out,
-                        bool complex)
+static void fill_floats(uint64_t seed, struct input_use use, int rank, int64_t n, uint8_t *out, bool complex)
 {
+    tutti_dtype dtype = use.dtype;
+    tutti_reduce_op op = use.op;
     int64_t bytes = tutti_dtype_bytes(dtype);
     for (int64_t i = 0; i < n; i++) {
         uint64_t random = input_mix(seed, (uint64_t)i);
         double value = 0;
         if (complex && op == TUTTI_PRODUCT) /* Gaussian integers, whose products stay small */
             value = (double)(random % 3) - 1;
-        else if (input == INPUT_SPECIAL)
+        else if (use.input == INPUT_SPECIAL)
             value = special_float(dtype, op, random);
-        else
-            value = input == INPUT_ROUNDED ? rounded_float(dtype, op, random) : exact_float(dtype, op, random);
+        else if (use.input == INPUT_ROUNDED)
+            value = rounded_float(dtype, op, random);
+        else if (takes_part(&use, rank, (uint64_t)i))
+            value = exact_float(dtype, op, random);
         number_put(dtype, out + i * bytes, value);
     }
 }
@@ -111,10 +122,11 @@ void input_fill(uint64_t seed, struct input_use use, int rank, int block, int64_
         fill_bools(seed, use.op, count, out);
     else if (use.input == INPUT_BITS || number_is_integer(use.dtype))
         fill_bits(seed, count * tutti_dtype_bytes(use.dtype), out);
-    else if (number_is_complex(use.dtype))
-        fill_floats(seed, use.input, number_part(use.dtype), use.op, 2 * count, out, true);
-    else
-        fill_floats(seed, use.input, use.dtype, use.op, count, out, false);
+    else {
+        bool complex = number_is_complex(use.dtype);
+        if (complex) use.dtype = number_part(use.dtype);
+        fill_floats(seed, use, rank, complex ? 2 * count : count, out, complex);
+    }
 }
 
 void input_fill_bytes(uint64_t seed, int rank, int block, int64_t bytes, void *out)

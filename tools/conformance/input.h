@@ -23,6 +23,7 @@ struct input_use {
     enum input input;
     tutti_dtype dtype;
     tutti_reduce_op op;
+    int ranks; /* number of ranks of the collective */
 };
 
 /* Sets a rank's block of `count` elements. */

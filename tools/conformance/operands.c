@@ -174,7 +174,7 @@ bool operands_new(struct rank *rank, const struct spec *spec, tutti_group *group
     place(&x->in, spec, in_list);
     place(&x->out, spec, out_list);
     if (spec->placement == IN_PLACE || form->one) alias(x, form->list);
-    struct input_use use = {(enum input)spec->input, spec->dtype, spec->op};
+    struct input_use use = {(enum input)spec->input, spec->dtype, spec->op, x->n};
     for (int k = 0; k < x->in.n; k++)
         if (x->in.count[k] > 0) input_fill(rank->seed, use, x->me, k, x->in.count[k], x->in.block[k]);
     tutti_device device = rank->options->cuda ? (tutti_device){TUTTI_CUDA, rank->rank} : (tutti_device){TUTTI_CPU, 0};

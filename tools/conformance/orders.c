@@ -13,7 +13,7 @@ enum { N = 30011 };
 
 static void fill(const struct rank *rank, float *x, int64_t n)
 {
-    struct input_use use = {INPUT_ROUNDED, TUTTI_FLOAT32, TUTTI_SUM};
+    struct input_use use = {.input = INPUT_ROUNDED, .dtype = TUTTI_FLOAT32, .op = TUTTI_SUM};
     input_fill(rank->seed, use, rank->rank, 0, n, x);
 }
 

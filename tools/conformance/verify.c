@@ -34,7 +34,7 @@ static uint8_t *input_of(struct rank *rank, const struct spec *spec, const struc
     uint8_t *input = malloc((size_t)(count * tutti_dtype_bytes(spec->dtype)) + 1);
     if (input == NULL) abort();
     source(spec, x, k, q, &from, &block);
-    struct input_use use = {(enum input)spec->input, spec->dtype, spec->op};
+    struct input_use use = {(enum input)spec->input, spec->dtype, spec->op, x->n};
     input_fill(rank->seed, use, from, block, count, input);
     return input;
 }
