@@ -75,16 +75,19 @@ static int lengthen(int grace_us)
 static void attend_works(struct engine *engine)
 {
     int grace_us = GRACE_US, most_us = ATTEND_US;
+    int busy_us = 0; /* time of the last nap behind a program that calls all the time; else 0 */
     for (int quiet_us = 0; !engine->stopping && quiet_us < most_us;) {
         /* relaxed: a hint; engine_thread_hurry also wakes the thread */
         bool hurried = atomic_exchange_explicit(&engine->hurried, false, memory_order_relaxed);
         uint64_t calls = engine->calls;
-        nap(engine, hurried ? 0 : grace_us * 1000);
+        int nap_us = busy_us > grace_us ? busy_us : grace_us;
+        nap(engine, hurried ? 0 : nap_us * 1000);
         if (!hurried && leaves_round(engine, calls)) {
-            bool busy = engine->calls - calls > (uint64_t)(grace_us / BUSY_US);
-            grace_us = busy ? lengthen(grace_us) : GRACE_US;
+            bool busy = engine->calls - calls > (uint64_t)(nap_us / BUSY_US);
+            busy_us = busy ? lengthen(nap_us) : 0;
             continue;
         }
+        busy_us = 0;
         quiet_us = engine->n_async > 0 ? 0 : quiet_us + grace_us;
         most_us = engine->calls != calls && !is_alert(engine) ? CALLS_US : ATTEND_US;
         bool is_needed = engine->n_async > 0 && engine->callers == 0;
