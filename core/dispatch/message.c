@@ -55,8 +55,8 @@ static inline __attribute__((always_inline)) void fill_op(tutti_op *op, struct t
     work->tensors[0] = *message->tensor;
 }
 
-/* Makes a work with such a part of the struct, which its backend has.  ended: the status of a request that has
- * completed already. */
+/* Makes a pending work, whose result, op and request are filled.  ended: the status of a request that has completed
+ * already. */
 static inline __attribute__((always_inline)) void become_pending(struct tutti_work *work, const struct message *message,
                                                                  int ended)
 {
@@ -91,23 +91,28 @@ static inline __attribute__((always_inline)) struct work_message complete(const 
     return found;
 }
 
+static inline __attribute__((always_inline)) void address(tutti_request *request, int32_t peer, int32_t tag, void *data)
+{
+    request->peer = peer;
+    request->tag = DISPATCH_MESSAGE_TAG | (uint64_t)tag;
+    request->data = data;
+}
+
 /* Fills the request of a struct that is not a work yet: see dispatch_at_once. */
 static inline __attribute__((always_inline)) void fill_request(struct tutti_work *work, const struct message *message)
 {
     enum { BEGIN = offsetof(struct tutti_work, fingerprint), END = offsetof(struct tutti_work, tensors) };
-    tutti_request *request = &work->request;
     structs_copy((char *)work + BEGIN, (const char *)&message->memo->work + BEGIN, END - BEGIN);
     work->group = NULL;
-    request->owner = work;
-    request->peer = message->root;
-    request->tag = DISPATCH_MESSAGE_TAG | (uint64_t)message->opts->tag;
-    request->data = message->tensor->data;
+    work->request.owner = work;
+    address(&work->request, message->root, message->opts->tag, message->tensor->data);
 }
 
-static inline __attribute__((always_inline)) int call_backend(struct tutti_work *work, const struct message *message)
+/* Calls the backend of a work with a request, which need not be the work's own. */
+static inline __attribute__((always_inline)) int call_backend(const struct tutti_work *work, tutti_request *request,
+                                                              bool sends)
 {
-    tutti_request *request = &work->request;
-    return message->sends ? work->backend->send(work->state, request) : work->backend->recv(work->state, request);
+    return sends ? work->backend->send(work->state, request) : work->backend->recv(work->state, request);
 }
 
 /* Ends the message as any other operation, because it has failed or its backend does not take it. */
@@ -125,22 +130,12 @@ __attribute__((noinline)) static int refuse(struct tutti_work *work, const struc
 static inline __attribute__((always_inline)) int try_at_once(struct message_memo *memo, bool sends, int32_t peer,
                                                              int32_t tag, void *data)
 {
-    tutti_request *request = &memo->request;
-    const struct tutti_work *work = &memo->work;
-    request->peer = peer;
-    request->tag = DISPATCH_MESSAGE_TAG | (uint64_t)tag;
-    request->data = data;
-    return sends ? work->backend->send(work->state, request) : work->backend->recv(work->state, request);
+    address(&memo->request, peer, tag, data);
+    return call_backend(&memo->work, &memo->request, sends);
 }
 
-/* Moves the error of try_at_once to a work of its message. */
-static void move_error(struct tutti_work *work, const struct message_memo *memo)
-{
-    work->request = memo->request;
-    work->request.owner = NULL;
-}
-
-/* Issues a usual message with a work.  Returns what submit_at_once does. */
+/* Issues a usual message with a work.  status: what try_at_once has returned; its error goes to the work.  Returns what
+ * submit_at_once does. */
 static inline __attribute__((always_inline)) int issue_work(struct tutti_work *work, struct message *message,
                                                             int status, struct tutti_work **out)
 {
@@ -148,9 +143,9 @@ static inline __attribute__((always_inline)) int issue_work(struct tutti_work *w
     fill_request(work, message);
     work->request.flags = message->async ? 0 : TUTTI_REQUEST_AWAITED;
     if (status < 0)
-        move_error(work, message->memo);
+        work->request = message->memo->request;
     else
-        status = call_backend(work, message);
+        status = call_backend(work, &work->request, message->sends);
     if (status == TUTTI_REQUEST_DONE) {
         struct work_message found = complete(&work->request, message);
         at_once_give(work, engine, &message->memo->work.op, message->async ? &found : NULL, out);
@@ -240,28 +235,22 @@ static void end_deferred(struct tutti_work *work, struct work_message found)
     atomic_store_explicit(&work->ended, true, memory_order_release);
 }
 
-/* Fills the rest of a deferred receive's work. */
-static void fill_deferred(struct tutti_work *work, struct message *message, void *data)
-{
-    const struct message_memo *memo = message->memo;
-    structs_copy((char *)work + RESULT_END, (const char *)&memo->work + RESULT_END,
-                 offsetof(struct tutti_work, group) - RESULT_END);
-    work->tensors[0] = memo->tensor;
-    work->tensors[0].data = data;
-    message->tensor = work->tensors;
-    fill_op(&work->op, work, message);
-    fill_request(work, message);
-}
-
 /* Hands a deferred receive to its backend, or ends it with the error that try_at_once has returned. */
 __attribute__((noinline)) static void post_deferred(struct tutti_work *work, struct message *message, void *data,
                                                     int status)
 {
-    fill_deferred(work, message, data);
+    const struct message_memo *memo = message->memo;
+    tutti_tensor tensor = memo->tensor;
+    tensor.data = data;
+    message->tensor = &tensor;
+    structs_copy((char *)work + RESULT_END, (const char *)&memo->work + RESULT_END,
+                 offsetof(struct tutti_work, group) - RESULT_END);
+    fill_op(&work->op, work, message);
+    fill_request(work, message);
     if (status < 0)
-        move_error(work, message->memo);
+        work->request = memo->request;
     else
-        status = call_backend(work, message);
+        status = call_backend(work, &work->request, false);
     if (status == TUTTI_REQUEST_DONE) {
         end_deferred(work, complete(&work->request, message));
         return;
