@@ -92,12 +92,12 @@ static bool postpone(struct tutti_work *work, int64_t now)
 static bool check_one(struct tutti_work *work, int64_t now)
 {
     if (work->start_ns == 0 && !work->draining) work_start_clock(work, now);
-    if (now >= work->deadline_ns && work->draining) {
-        work_abandon(work);
-        return true;
+    bool late = now >= work->deadline_ns;
+    if (work->draining) {
+        if (late) work_abandon(work);
+        return late;
     }
-    if (work->draining) return false;
-    if (now >= work->deadline_ns && !postpone(work, now)) {
+    if (late && !postpone(work, now)) {
         time_out(work, now);
         return true;
     }

@@ -92,8 +92,7 @@ struct engine {
     struct work_queue callbacks;    /* ended works whose callback has not run */
     SLIST_HEAD(, tutti_work) spare; /* freed works, for the next operations */
     int n_spare;
-    int n_deferred; /* receives that their backend does not have yet: 0 while the lock is held, but for
-                       message.c */
+    int n_deferred; /* receives that their backend does not have yet: engine_lock hands them over */
     TAILQ_HEAD(, engine_event) events;
     struct event_memory event_memory;
     struct tutti_group *first; /* first group of the tree */

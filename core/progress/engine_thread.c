@@ -66,9 +66,9 @@ static bool is_alert(const struct engine *engine)
     return clock_now_ns() < engine->alert_until_ns;
 }
 
-static int lengthen(int grace_us)
+static int lengthen(int us)
 {
-    return grace_us < GRACE_MOST_US ? 2 * grace_us : GRACE_MOST_US;
+    return us < GRACE_MOST_US ? 2 * us : GRACE_MOST_US;
 }
 
 /* Makes progress on asynchronous operations while no caller does.  Returns when there have been none for a while. */
