@@ -365,7 +365,7 @@ struct lateness {
     int timeout_ms, stopped_ms;
 };
 
-/* A receive that has its timeout while its process does not run. */
+/* Lets a receive time out while its process does not run. */
 static int expect_late_message(struct lateness late)
 {
     tutti_work *work = NULL;
@@ -378,7 +378,7 @@ static int expect_late_message(struct lateness late)
     return 0;
 }
 
-/* Two collectives, of which the second waits for the memory of the first. */
+/* Does the same with two collectives.  The second one uses the first one's memory, and so waits for it. */
 static int expect_late_collectives(struct lateness late)
 {
     tutti_work *works[2];

@@ -32,19 +32,14 @@ static void run_steps(struct end *end, int64_t n, int64_t (*numel_of)(int64_t i)
         tutti_kind kind = kind_of(i);
         bool reduce = kind != TUTTI_BROADCAST;
         int root = (int)(i / 12 % 2);
-        bool sums = reduce && (kind == TUTTI_ALL_REDUCE || rank == root);
+        bool has_result = kind != TUTTI_REDUCE || rank == root;
         for (int64_t k = 0; k < numel; k++)
             in[k] = out[k] = reduce || rank == root ? i * 100 + k + (reduce ? rank : 0) : -1;
         tutti_tensor a = {in, numel, TUTTI_INT64, {TUTTI_CPU, 0}}, b = {out, numel, TUTTI_INT64, {TUTTI_CPU, 0}};
-        tutti_op op = {.kind = kind,
-                       .dtype = TUTTI_INT64,
-                       .root = root,
-                       .n_in = reduce,
-                       .n_out = !reduce || sums,
-                       .in = &a,
-                       .out = &b};
+        tutti_op op = {
+            .kind = kind, .dtype = TUTTI_INT64, .root = root, .n_in = reduce, .n_out = has_result, .in = &a, .out = &b};
         end->wrong += ends_run_op(end, &coll, &running, &op, (uint64_t)i + 1) != 1;
-        for (int64_t k = 0; k < numel && (!reduce || sums); k++)
+        for (int64_t k = 0; k < numel && has_result; k++)
             end->wrong += out[k] != (reduce ? 2 * (i * 100 + k) + 1 : i * 100 + k);
     }
     coll_close(&coll);

@@ -76,20 +76,31 @@ static void test_a_non_member(void **state)
     close_rank(&proto, &group);
 }
 
+/* Begins two writes to rank 1.  The end of the first one breaks the link. */
+static struct proto_op *begin_two_writes(struct proto_group *group, tutti_request request[2], int ended[2])
+{
+    struct proto_op *op[2];
+    for (int i = 0; i < 2; i++) {
+        ended[i] = 0;
+        request[i] = (tutti_request){.peer = 1, .owner = &ended[i]};
+        op[i] = proto_op_new(group, &request[i], 1, PROTO_SEND_WRITING);
+    }
+    op[0]->write.queued = true;
+    loses = true;
+    return op[0];
+}
+
 /* Two sends wait for the FIFO.  The end of the first one breaks the link of the second one, and does not affect the
  * first. */
 static void test_an_end_that_ends_the_link(void **state)
 {
-    int ended[2] = {0};
-    tutti_request request[2] = {{.peer = 1, .owner = &ended[0]}, {.peer = 1, .owner = &ended[1]}};
+    int ended[2];
+    tutti_request request[2];
     struct proto proto;
     struct proto_group group;
     (void)state;
     open_rank(&proto, &group);
-    struct proto_op *op = proto_op_new(&group, &request[0], 1, PROTO_SEND_WRITING);
-    proto_op_new(&group, &request[1], 1, PROTO_SEND_WRITING);
-    op->write.queued = true;
-    loses = true;
+    struct proto_op *op = begin_two_writes(&group, request, ended);
     proto_finish(&proto, op->request, TUTTI_OK);
     assert_int_equal(ended[0], 1);
     assert_int_equal(ended[1], TUTTI_ERR_PEER_LOST);
@@ -100,17 +111,13 @@ static void test_an_end_that_ends_the_link(void **state)
 static void test_a_revocation_that_ends_the_link(void **state)
 {
     enum { KEY = 9 };
-    int ended[2] = {0};
-    tutti_request request[2] = {{.peer = 1, .owner = &ended[0]}, {.peer = 1, .owner = &ended[1]}};
+    int ended[2];
+    tutti_request request[2];
     struct proto proto;
     struct proto_group group;
     (void)state;
     open_rank(&proto, &group);
-    struct proto_op *op = proto_op_new(&group, &request[0], 1, PROTO_SEND_WRITING);
-    proto_op_new(&group, &request[1], 1, PROTO_SEND_WRITING);
-    op->write.queued = true;
-    op->write.key = KEY;
-    loses = true;
+    begin_two_writes(&group, request, ended)->write.key = KEY;
     bring(&proto, 1, (struct transport_header){.kind = KIND_REVOKE, .ref = KEY}, NULL);
     assert_int_equal(ended[0], TUTTI_ERR_PEER_LOST);
     assert_int_equal(ended[1], TUTTI_ERR_PEER_LOST);
