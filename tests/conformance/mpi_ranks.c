@@ -1,5 +1,7 @@
 #include "mpi_ranks.h"
 
+#include <dlfcn.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -250,6 +252,46 @@ static int failures(void)
     return status == TUTTI_ERR_MISMATCH ? 0 : mpi_ranks_wrong("ranks that differ", tutti_last_error());
 }
 
+static int many_sums(tutti_group *group)
+{
+    for (int i = 0; i < 300; i++) {
+        int value = i + mpi_ranks.rank;
+        OK(tutti_all_reduce(tutti_view(&value, 1), TUTTI_SUM, tutti_with(.group = group, .timeout_ms = 20000)));
+        if (value != i * mpi_ranks.size + mpi_ranks.size * (mpi_ranks.size - 1) / 2)
+            return mpi_ranks_wrong("two groups at once", "another sum");
+    }
+    return 0;
+}
+
+static void *second_main(void *group)
+{
+    return many_sums(group) == 0 ? NULL : group;
+}
+
+/* Two threads use groups of their own, whose engines do not wait for one another.  Left out where MPI is only for the
+ * thread that started it. */
+static int two_groups_at_once(void)
+{
+    enum { SERIALIZED = 2 };
+    int (*query_thread)(int *level) = NULL;
+    int level = 0;
+    tutti_store *store = NULL;
+    tutti_group *group = NULL;
+    pthread_t thread;
+    void *failed = NULL;
+    *(void **)&query_thread = dlsym(RTLD_DEFAULT, "MPI_Query_thread");
+    if (query_thread == NULL || query_thread(&level) != 0) return mpi_ranks_wrong("MPI_Query_thread", "it fails");
+    if (level < SERIALIZED) return 0;
+    OK(tutti_store_prefix(mpi_ranks.store, "second", &store));
+    OK(tutti_create_group("mpi", store, mpi_ranks.rank, mpi_ranks.size, NULL, &group));
+    if (pthread_create(&thread, NULL, second_main, group) != 0) return mpi_ranks_wrong("pthread_create", "it fails");
+    int status = many_sums(mpi_ranks.mpi);
+    pthread_join(thread, &failed);
+    OK(tutti_destroy_process_group(group));
+    tutti_store_free(store);
+    return status != 0 || failed != NULL;
+}
+
 /* ---- life ------------------------------------------------------------------------------------------------------ */
 
 int mpi_ranks_open(void)
@@ -282,6 +324,7 @@ int mpi_ranks_main(void)
     if (failed == 0 && mpi_ranks.size == 2) failed = many_long();
     if (failed == 0) failed = far_ahead();
     if (failed == 0) failed = order();
+    if (failed == 0) failed = two_groups_at_once();
     if (failed == 0) failed = subgroups();
     if (failed == 0) failed = group_behind_an_operation();
     if (failed == 0) failed = group_that_one_has_left();
