@@ -323,16 +323,16 @@ static inline tutti_match_receive *tutti_match_next_receive(const tutti_matcher 
         if (bucket >= matcher->n_buckets) return tutti_match_receive_at(next); /* not a bucket's head */
         bucket++;
     }
-    for (; bucket < matcher->n_buckets; bucket++) {
-        tutti_match_link *head = &matcher->links[bucket];
-        if (head->next != head) return tutti_match_receive_at(head->next);
-    }
+    for (; bucket < matcher->n_buckets; bucket++)
+        if (matcher->links[bucket].next != &matcher->links[bucket])
+            return tutti_match_receive_at(matcher->links[bucket].next);
     return NULL;
 }
 
 /* Withdraws all receives and probes of a group that is being closed. */
 static inline void tutti_match_withdraw_group(tutti_matcher *matcher, uint64_t group)
 {
+    if (matcher->n_receives + matcher->n_probes == 0) return; /* looking into each bucket costs a cache line */
     tutti_match_receive *receive = tutti_match_next_receive(matcher, NULL), *next;
     for (; receive != NULL; receive = next) {
         next = tutti_match_next_receive(matcher, receive);
