@@ -228,6 +228,32 @@ static void test_removal_of_all_of_a_peer(void **state)
     free(matcher.links);
 }
 
+/* A closed group's receives and probes leave, also if there are only probes, and another group's stay. */
+static void test_removal_of_a_group(void **state)
+{
+    (void)state;
+    tutti_matcher matcher = {0};
+    tutti_match_withdraw_group(&matcher, 1); /* has no buckets yet */
+    matcher = new_matcher();
+    tutti_match_receive receives[2], probes[2];
+    tutti_match_key probe = key_of(1, 2, 3);
+    probe.flags |= TUTTI_MATCH_PROBE;
+    post(&matcher, &probes[0], probe);
+    tutti_match_withdraw_group(&matcher, 1);
+    assert_false(tutti_match_is_posted(&probes[0]));
+    assert_int_equal(matcher.n_probes, 0);
+    for (int i = 0; i < 2; i++) {
+        probe.group = (uint64_t)i + 1;
+        post(&matcher, &probes[i], probe);
+        post(&matcher, &receives[i], key_of(probe.group, i == 0 ? 2 : ANY, 3));
+    }
+    tutti_match_withdraw_group(&matcher, 1);
+    assert_false(tutti_match_is_posted(&receives[0]) || tutti_match_is_posted(&probes[0]));
+    assert_true(tutti_match_is_posted(&receives[1]) && tutti_match_is_posted(&probes[1]));
+    assert_int_equal(matcher.n_receives + matcher.n_probes, 2);
+    free(matcher.links);
+}
+
 /* A request's priv words have space for an entry. */
 static void test_a_receive_fits_its_request(void **state)
 {
@@ -328,17 +354,12 @@ static void test_thousands_cost_what_few_do(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_zeroed_matcher_is_empty),
-        cmocka_unit_test(test_receives_of_one_key_keep_their_order),
-        cmocka_unit_test(test_all_of_the_key_counts),
-        cmocka_unit_test(test_receives_of_any_source),
-        cmocka_unit_test(test_messages_to_any_source),
-        cmocka_unit_test(test_receives_of_any_tag),
-        cmocka_unit_test(test_messages_to_any_tag),
-        cmocka_unit_test(test_probes),
-        cmocka_unit_test(test_removal_of_all_of_a_peer),
-        cmocka_unit_test(test_a_receive_fits_its_request),
-        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_a_zeroed_matcher_is_empty),  cmocka_unit_test(test_receives_of_one_key_keep_their_order),
+        cmocka_unit_test(test_all_of_the_key_counts),      cmocka_unit_test(test_receives_of_any_source),
+        cmocka_unit_test(test_messages_to_any_source),     cmocka_unit_test(test_receives_of_any_tag),
+        cmocka_unit_test(test_messages_to_any_tag),        cmocka_unit_test(test_probes),
+        cmocka_unit_test(test_removal_of_all_of_a_peer),   cmocka_unit_test(test_removal_of_a_group),
+        cmocka_unit_test(test_a_receive_fits_its_request), cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_thousands_cost_what_few_do),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
