@@ -199,8 +199,8 @@ static int withdraws(struct rank *self, int who, uint8_t *data, size_t bytes)
     rank_barrier(self, who == 0 ? "receiver ended" : "sender ended");
     CHECK(is_all(data, bytes, 0xaa));
     (self->rank == 0 ? rank_send : rank_recv)(self, &m, 1 - self->rank, 9, data, 1 << 20, 0);
-    CHECK(rank_wait(self, &m) == TUTTI_OK);
-    CHECK(self->notified.lost == 0 || self->notified.left); /* the last message's sender may have closed by now */
+    CHECK(rank_wait(self, &m) == TUTTI_OK && self->notified.lost == 0);
+    rank_barrier(self, who == 0 ? "receiver is usable" : "sender is usable"); /* nobody closes before */
     return 0;
 }
 
