@@ -238,6 +238,7 @@ static void put_links(struct text *text, const struct backend_entry *entry)
     if (entry->hosts == NULL || entry->hosts->most > 1)
         put_link(text, "within a host", &entry->links.within, link.local_latency_ns, link.local_overhead_ns,
                  link.local_bytes_per_us);
+    if (link.host_cores > 0) put(text, "the ranks of a host share %" PRId64 " cores\n", link.host_cores);
 }
 
 /* Counts the bytes that this rank sends in the plan, in total and to other hosts. */

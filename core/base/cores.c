@@ -23,6 +23,11 @@ bool cores_are_own(int local_world_size)
     return is_bound_by(parent, cores, local_world_size) || is_bound_by(process_parent(parent), cores, local_world_size);
 }
 
+int cores_shared(int local_world_size)
+{
+    return cores_are_own(local_world_size) ? 0 : cores_usable(0);
+}
+
 /* Moves the thread to its share of the cores.  Does nothing with more cores than ranks: the kernel knows better which
  * cores share caches and execution units. */
 void cores_start_even(int local_rank, int local_world_size)

@@ -8,6 +8,9 @@
  * from the rank that it waits for. */
 bool cores_are_own(int local_world_size);
 
+/* Returns how many cores the ranks of this host share, or 0 if each has one of its own. */
+int cores_shared(int local_world_size);
+
 /* Spreads the calling threads of a host's ranks evenly over the cores, neighbours together, if there are at least as
  * many ranks as cores.  Threads are not bound: the kernel may move them.  Without this, threads that woke on the same
  * core stay there for many milliseconds while they spin or yield to each other, and other cores are idle. */

@@ -40,6 +40,7 @@ struct coll_link {
     int64_t processor_bytes_per_us; /* bandwidth of a rank whose processor moves the bytes; 0: the network does */
     /* within a host */
     int64_t local_latency_ns, local_overhead_ns, local_bytes_per_us;
+    int64_t host_cores; /* cores that the ranks of a host share; 0: one each */
 };
 
 struct coll_args;

@@ -12,6 +12,7 @@ enum {
     LOCAL_OVERHEAD = 250,
     LOCAL_BYTES = 10000,
     LOCAL_COPIES = 8, /* of a host at full speed at once */
+    VAIN_LOOKS = 4,   /* for each message, of ranks that share cores */
     REDUCE_BYTES = 8000,
     COPY_BYTES = 12000
 };
@@ -28,6 +29,8 @@ struct model {
     int hosts;    /* 1 if the network's links are not shared */
     bool ordered; /* neighbours share hosts */
     bool is_part;
+    bool gathers;         /* the root receives */
+    double others;        /* ranks of a host that share a core with a rank */
     double segment;       /* bytes */
     struct wire net, own; /* between hosts and within one */
 };
@@ -38,6 +41,14 @@ struct sum {
     double cpu, in, out; /* time that the busiest processor, and link in each direction, work on it */
     double first;        /* time after which the next piece can start */
     double tail;         /* the end of its last message after the link is free */
+    double work;         /* time that a rank's processor works on it, on average */
+};
+
+/* How many messages a phase has. */
+struct count {
+    double hops; /* one after the other */
+    double most; /* that the busiest rank works on */
+    double mean; /* the same of a rank on average */
 };
 
 static double greater(double a, double b)
@@ -98,10 +109,11 @@ static struct wire make_net(const struct coll_link *link)
     return net;
 }
 
-static struct wire make_own(const struct coll_link *link)
+static struct wire make_own(const struct coll_link *link, bool is_socket)
 {
     struct wire own = {.latency = (double)link->local_latency_ns, .overhead = (double)link->local_overhead_ns};
-    own.receive = per_byte(link->local_bytes_per_us, 0); /* the receiver copies */
+    own.receive = per_byte(link->local_bytes_per_us, 0);
+    own.send = is_socket ? own.receive : 0; /* through shared memory the receiver copies */
     own.host = own.receive / LOCAL_COPIES;
     return own;
 }
@@ -112,14 +124,17 @@ static struct model make_model(const struct coll_args *args)
     struct model model = {.size = args->size, .corners = tree_power(args->size), .per_host = 1, .hosts = args->size};
     struct coll_link link = cost_link(args->link);
     model.net = make_net(&link);
-    model.own = make_own(&link);
+    model.own = make_own(&link, args->link != NULL && args->link->local_latency_ns > 0);
     model.segment = args->segment > 0 ? (double)args->segment * (double)args->element : 1;
     if (args->is_part && args->lanes == 0) model.per_host = args->size;
     if (args->is_part && args->lanes > 0) model.net.host *= args->lanes;
     if (!args->is_part && hosts != NULL) model.per_host = hosts->most;
     model.is_part = args->is_part;
+    model.gathers = args->kind == TUTTI_GATHER;
     model.ordered = hosts == NULL || hosts->in_order;
     if (model.per_host > 1) model.hosts = hosts != NULL ? hosts->n : 1;
+    double on_host = args->is_part && args->lanes > 0 ? args->lanes : model.per_host;
+    if (link.host_cores > 0) model.others = greater(on_host / (double)link.host_cores - 1, 0);
     return model;
 }
 
@@ -151,25 +166,41 @@ static double tree_flows(const struct model *model, double distance)
 /* What the busiest rank does in a phase. */
 enum { EXCHANGES = 0, SENDS = 1, RECEIVES = 2, REDUCES = 4 };
 
-/* Adds messages: `hops` of them one after the other, and `times` of them that the busiest rank works on. */
-static void add_messages(const struct model *model, struct sum *sum, double hops, double times, double bytes,
-                         double flows, int does)
+static void add_messages(const struct model *model, struct sum *sum, struct count count, double bytes, double flows,
+                         int does)
 {
-    if (hops == 0 && times == 0) return;
+    double times = count.most;
+    if (count.hops == 0 && times == 0) return;
     const struct wire *wire = flows > 0 ? &model->net : &model->own;
     double part = lesser(bytes, model->segment), messages = pieces_of(bytes, model->segment);
     double sharing = flows > 0 ? flows : does & (SENDS | RECEIVES) ? 1 : model->per_host;
     double link = greater(wire->rank, sharing * wire->host);
     double reduce = does & REDUCES ? 1000.0 / REDUCE_BYTES : 0, overhead = 0, cpu = reduce;
+    double latency = wire->latency + model->others * wire->overhead; /* the others look for messages first */
+    double wakes = model->others > 0 ? wire->overhead : 0;           /* a sender's, that wakes the receiver */
     if (!(does & SENDS)) overhead += wire->overhead, cpu += wire->receive, sum->in += times * bytes * link;
-    if (!(does & RECEIVES)) overhead += wire->overhead, cpu += wire->send, sum->out += times * bytes * link;
-    sum->latency += hops * (wire->latency + part * (greater(link, wire->receive) + reduce));
+    if (!(does & RECEIVES)) overhead += wire->overhead + wakes, cpu += wire->send, sum->out += times * bytes * link;
+    sum->latency += count.hops * (latency + part * (greater(link, wire->receive) + reduce));
     double busy = times * (overhead * messages + cpu * bytes);
     /* if one rank sends, the other side may have more to do */
     bool sends = (does & SENDS) && times > 0;
     sum->cpu += greater(busy, sends ? wire->overhead * messages + wire->receive * bytes : 0);
     sum->first = greater(sum->first, greater(overhead + cpu * part, link * part));
     sum->tail = greater(sum->tail, wire->latency + part * reduce);
+    double looks = (2 + VAIN_LOOKS) * wire->overhead; /* of both ends of a message */
+    sum->work += count.mean * (looks * messages + (wire->send + wire->receive + reduce) * bytes);
+}
+
+/* Returns the count of a phase that all ranks take part in alike. */
+static struct count alike(double hops, double times)
+{
+    return (struct count){hops, times, times};
+}
+
+/* Returns the count of a phase in which this many of the ranks send. */
+static struct count of_some(const struct model *model, double hops, double times, double senders)
+{
+    return (struct count){hops, times, times * senders / model->size};
 }
 
 static double busy_of(const struct sum *sum)
@@ -186,6 +217,7 @@ static void add_root(struct sum *sum, const struct sum *root)
     sum->out += root->out;
     sum->first = greater(sum->first, busy_of(root));
     sum->tail = greater(sum->tail, root->tail);
+    sum->work += root->work;
 }
 
 /* Adds N - 1 hops from rank to rank, along a ring or from its first rank to its last.  The busiest ranks are those that
@@ -194,12 +226,14 @@ static void add_line(const struct model *model, struct sum *sum, bool is_ring, d
 {
     double hops = model->size - 1, times = is_ring ? hops : 1, flows = shift_flows(model, 1);
     double far = model->hosts == 1 ? 0 : (model->ordered ? model->hosts : model->size) - !is_ring;
+    double senders = is_ring ? model->size : hops;
     if (far == 0 || far >= hops) {
-        add_messages(model, sum, hops, times, bytes, flows, does);
+        add_messages(model, sum, of_some(model, hops, times, senders), bytes, flows, does);
         return;
     }
-    add_messages(model, sum, hops - far, does & SENDS ? 0 : times, bytes, 0, (does & REDUCES) | RECEIVES);
-    add_messages(model, sum, far, does & RECEIVES ? 0 : times, bytes, flows, SENDS);
+    struct count near = of_some(model, hops - far, does & SENDS ? 0 : times, senders);
+    add_messages(model, sum, near, bytes, 0, (does & REDUCES) | RECEIVES);
+    add_messages(model, sum, of_some(model, far, does & RECEIVES ? 0 : times, 0), bytes, flows, SENDS);
 }
 
 /* On a number of ranks that is not a power of two no path has the most distant edge and all others. */
@@ -207,11 +241,13 @@ static void add_tree(const struct model *model, struct sum *sum, double bytes, b
 {
     bool is_power = model->corners == model->size;
     struct sum root = {0};
-    does |= does & REDUCES ? RECEIVES : SENDS;
+    does |= does & REDUCES || model->gathers ? RECEIVES : SENDS;
     for (double distance = is_power ? model->corners / 2.0 : model->corners; distance >= 1; distance /= 2) {
         double below = lesser(distance, model->size - distance);
-        add_messages(model, &root, is_power || distance < model->corners, 1,
-                     spreads ? bytes * below / model->size : bytes, tree_flows(model, distance), does);
+        struct count count =
+            of_some(model, is_power || distance < model->corners, 1, greater(1, model->size / (2 * distance)));
+        add_messages(model, &root, count, spreads ? bytes * below / model->size : bytes, tree_flows(model, distance),
+                     does);
         if (!is_power && distance == model->corners) root.latency += lesser(busy_of(&root), root.first);
     }
     add_root(sum, &root);
@@ -225,21 +261,23 @@ static void add_trees(const struct model *model, struct sum *sum, double bytes, 
     one.cpu *= model->size;
     one.in *= model->size;
     one.out *= model->size;
+    one.work *= model->size;
     add_root(sum, &one);
 }
 
 static void add_cube(const struct model *model, struct sum *sum, double bytes, bool halves, int does)
 {
     for (double bit = 1; bit < model->corners; bit *= 2)
-        add_messages(model, sum, 1, 1, halves ? bytes * bit / model->corners : bytes, cube_flows(model, bit), does);
+        add_messages(model, sum, alike(1, 1), halves ? bytes * bit / model->corners : bytes, cube_flows(model, bit),
+                     does);
 }
 
 /* Adds a round in which every rank sends to `ways` others. */
 static void add_ways(const struct model *model, struct sum *sum, double ways, double bytes, double flows, int does)
 {
     struct sum others = {0};
-    add_messages(model, sum, 1, ways, bytes, flows, does);
-    add_messages(model, &others, 0, ways - 1, bytes, flows, does);
+    add_messages(model, sum, alike(1, ways), bytes, flows, does);
+    add_messages(model, &others, alike(0, ways - 1), bytes, flows, does);
     sum->latency += busy_of(&others);
 }
 
@@ -255,7 +293,7 @@ static void add_circles(const struct model *model, struct sum *sum, double bytes
 {
     for (int far = model->size, near; far > 1; far = near) {
         near = (far + 1) / 2;
-        add_messages(model, sum, 1, 1, bytes * (far - near) / model->size, shift_flows(model, near), does);
+        add_messages(model, sum, alike(1, 1), bytes * (far - near) / model->size, shift_flows(model, near), does);
     }
 }
 
@@ -274,8 +312,8 @@ static void add_two_trees(const struct model *model, struct sum *sum, double byt
     double hops = 1, flows = model->hosts == 1 ? 0 : lesser(2, model->per_host);
     struct sum other = {0};
     for (double ranks = 1; ranks < model->size - 1; ranks = 2 * ranks + 1) hops++;
-    add_messages(model, sum, hops, 1, bytes, flows, does);
-    add_messages(model, &other, 0, hops / 2, bytes, flows, does);
+    add_messages(model, sum, of_some(model, hops, 1, model->size - 1), bytes, flows, does);
+    add_messages(model, &other, alike(0, hops / 2), bytes, flows, does);
     sum->latency += busy_of(&other);
 }
 
@@ -283,6 +321,7 @@ static void add_copy(struct sum *sum, double bytes, bool waits)
 {
     if (waits) sum->latency += cost_copy(bytes);
     sum->cpu += cost_copy(bytes);
+    sum->work += cost_copy(bytes);
 }
 
 /* On a number of ranks that is not a power of two the last round need not wait for all others.  Of the rounds within
@@ -297,8 +336,8 @@ static void add_shifts(const struct model *model, struct sum *sum, double bytes,
         double flows = shift_flows(model, distance);
         bool few = does & REDUCES && model->hosts < 4; /* a scan passes each host once */
         bool is_near = model->ordered && distance < model->per_host && (few || 2 * distance < model->per_host);
-        add_messages(model, sum, waits && is_near, 0, sent, 0, does);
-        add_messages(model, sum, waits && !is_near, 1, sent, flows, does);
+        add_messages(model, sum, alike(waits && is_near, 0), sent, 0, does);
+        add_messages(model, sum, alike(waits && !is_near, 1), sent, flows, does);
     }
 }
 
@@ -306,11 +345,13 @@ static void add_shifts(const struct model *model, struct sum *sum, double bytes,
 static void add_fan(const struct model *model, struct sum *sum, double bytes, bool all, int does)
 {
     double near = model->per_host - 1, far = model->size - model->per_host;
+    double senders = all ? model->size : 1;
     struct sum fan = {0}, sends = {0};
-    if (!all) does |= SENDS;
-    if (near > 0) add_messages(model, &fan, far > 0 ? 0 : 1, near, bytes, 0, does);
-    if (far > 0) add_messages(model, &fan, 1, far, bytes, all ? model->per_host : 1, does);
-    add_messages(model, &sends, 0, near + far - 1, bytes, far > 0 ? 1 : 0, SENDS);
+    int root = model->gathers ? RECEIVES : SENDS;
+    if (!all) does |= root;
+    if (near > 0) add_messages(model, &fan, of_some(model, far > 0 ? 0 : 1, near, senders), bytes, 0, does);
+    if (far > 0) add_messages(model, &fan, of_some(model, 1, far, senders), bytes, all ? model->per_host : 1, does);
+    add_messages(model, &sends, alike(0, near + far - 1), bytes, far > 0 ? 1 : 0, root);
     fan.latency += busy_of(&sends);
     add_root(sum, &fan);
 }
@@ -349,7 +390,8 @@ static void add_phase(const struct model *model, struct sum *sum, int phase, dou
         break;
     case COLL_FOLD:
         if (model->corners < model->size)
-            add_messages(model, sum, 1, 1, bytes, cube_flows(model, 1), reduces ? REDUCES | RECEIVES : SENDS);
+            add_messages(model, sum, of_some(model, 1, 1, model->size - model->corners), bytes, cube_flows(model, 1),
+                         reduces ? REDUCES | RECEIVES : SENDS);
         break;
     case COLL_SHIFT:
     case COLL_BRUCK:
@@ -385,7 +427,8 @@ struct cost_span cost_phases(const struct coll_algorithm *algorithm, const struc
     for (int i = 0; i < COLL_PHASES; i++) add_phase(&model, &sum, algorithm->phase[i], lesser(bytes, unit));
     double cpu = pieces * sum.cpu, link = pieces * greater(sum.in, sum.out);
     double all = greater(sum.latency + (pieces - 1) * sum.first, greater(cpu, link + sum.tail));
-    return (struct cost_span){sum.latency, all, cpu, link};
+    double waits = pieces * sum.work * model.others; /* for a core */
+    return (struct cost_span){sum.latency, all + waits, cpu + waits, link};
 }
 
 double cost_copy(double bytes)

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/cores.h"
 #include "base/log.h"
 #include "group/entries.h"
 #include "progress/engine.h"
@@ -12,6 +13,7 @@
 enum {
     LATENCY_MOST = 1000000000, /* ns */
     BYTES_MOST = 100000000,    /* per us */
+    CORES_MOST = 999999,
     LINE_MAX_BYTES = 300
 };
 
@@ -45,7 +47,7 @@ static size_t print_line(char line[LINE_MAX_BYTES], const char *backend, const t
     int n = snprintf(line, LINE_MAX_BYTES, "link %.32s", backend);
     n += print_link(line + n, LINE_MAX_BYTES - (size_t)n, &links->between);
     n += print_link(line + n, LINE_MAX_BYTES - (size_t)n, &links->within);
-    n += snprintf(line + n, LINE_MAX_BYTES - (size_t)n, "\n");
+    n += snprintf(line + n, LINE_MAX_BYTES - (size_t)n, " %" PRIu32 "\n", links->cores);
     return (size_t)n;
 }
 
@@ -77,14 +79,16 @@ const char *links_parse(const char *line, char backend[33], tutti_links *links)
     if (sscanf(line, "link %32[a-z0-9_]%n", backend, &used) != 1) return NULL;
     const char *at = parse_link(line + used, &links->between);
     if (at != NULL) at = parse_link(at, &links->within);
-    return at != NULL && *at == '\n' ? at + 1 : NULL;
+    if (at == NULL || sscanf(at, " %7" SCNu32 "%n", &links->cores, &used) != 1) return NULL;
+    return links->cores <= CORES_MOST && at[used] == '\n' ? at + used + 1 : NULL;
 }
 
 /* ---- groups -------------------------------------------------------------------------------------------------- */
 
 static bool is_known(const tutti_links *links)
 {
-    return links->between.latency_ns > 0 || links->between.bytes_per_us > 0 || links->within.latency_ns > 0;
+    return links->between.latency_ns > 0 || links->between.bytes_per_us > 0 || links->within.latency_ns > 0 ||
+           links->cores > 0;
 }
 
 /* True for the first of the entries that share a state: one backend may serve both devices. */
@@ -111,6 +115,7 @@ static int ask_backend(struct tutti_group *group, const struct backend_entry *en
     if (status != TUTTI_OK || group->rank != 0) return status;
     links_round(&links.between);
     links_round(&links.within);
+    links.cores = (uint32_t)cores_shared(group->local_world_size > 0 ? group->local_world_size : group->size);
     set_links(group, entry->backend->name, &links);
     return TUTTI_OK;
 }

@@ -196,7 +196,8 @@ struct coll_link plan_cache_link(const struct backend_entry *entry)
                              .bytes_per_us = between->bytes_per_us,
                              .local_latency_ns = within->latency_ns,
                              .local_overhead_ns = within->overhead_ns,
-                             .local_bytes_per_us = within->bytes_per_us};
+                             .local_bytes_per_us = within->bytes_per_us,
+                             .host_cores = entry->links.cores};
     if (link.latency_ns == 0 && TUTTI_HAS(backend, latency_ns)) link.latency_ns = backend->latency_ns;
     if (link.bytes_per_us == 0 && TUTTI_HAS(backend, bytes_per_us)) link.bytes_per_us = backend->bytes_per_us;
     if (TUTTI_HAS(backend, segment_bytes)) link.segment_bytes = backend->segment_bytes;

@@ -229,6 +229,7 @@ static const struct place places[] = {
     AT(tutti_link, latency_from, 24),
     AT(tutti_link, bytes_from, 28),
     AT(tutti_links, size, 0),
+    AT(tutti_links, cores, 4),
     AT(tutti_links, between, 8),
     AT(tutti_links, within, 40),
 };

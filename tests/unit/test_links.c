@@ -86,12 +86,13 @@ static void test_exchange(void **state)
     assert_string_equal(links_read(&second, text), "");
     tutti_links links = {.size = sizeof links,
                          .between = {8192, 1024, 2896, TUTTI_LINK_MEASURED, TUTTI_LINK_INTERFACE},
-                         .within = {9000, 4000, 2500, TUTTI_LINK_ASSUMED, TUTTI_LINK_ASSUMED}};
+                         .within = {9000, 4000, 2500, TUTTI_LINK_ASSUMED, TUTTI_LINK_ASSUMED},
+                         .cores = 2};
     links_round(&links.within);
     first.entries[0][0].links = first.entries[1][0].links = links;
     size_t used = links_print(&first, text);
     assert_int_equal(used, strlen(text));
-    assert_string_equal(text, "link fast 8192 1024 2896 2 1 8192 4096 2896 0 0\n");
+    assert_string_equal(text, "link fast 8192 1024 2896 2 1 8192 4096 2896 0 0 2\n");
     strcpy(text + used, "tutti tuning 1\n");
     assert_string_equal(links_read(&second, text), "tutti tuning 1\n");
     for (int device = 0; device < 2; device++)
@@ -101,6 +102,7 @@ static void test_exchange(void **state)
     assert_int_equal(link.overhead_ns, 1024);
     assert_int_equal(link.local_bytes_per_us, 2896);
     assert_int_equal(link.segment_bytes, 4096);
+    assert_int_equal(link.host_cores, 2);
 }
 
 static void test_malformed(void **state)
@@ -108,21 +110,25 @@ static void test_malformed(void **state)
     static const char *const lines[] = {"link \n",
                                         "link fast\n",
                                         "link fast 1 2 3 0 0\n",
-                                        "link fast 1 2 3 0 0 1 2 3 0 0",
-                                        "link fast 1 2 3 0 0 1 2 3 0 0 0\n",
-                                        "link fast 1 2 3 0 9 1 2 3 0 0\n",
-                                        "link fast 1 2 3 -1 0 1 2 3 0 0\n",
-                                        "link fast -1 2 3 0 0 1 2 3 0 0\n",
-                                        "link fast 1 2 999999999999 0 0 1 2 3 0 0\n",
-                                        "link fast 1 2 3 0 0 9999999999999999999 2 3 0 0\n",
-                                        "link Fast 1 2 3 0 0 1 2 3 0 0\n",
-                                        "link fast 1 2 x 0 0 1 2 3 0 0\n"};
+                                        "link fast 1 2 3 0 0 1 2 3 0 0\n",
+                                        "link fast 1 2 3 0 0 1 2 3 0 0 4",
+                                        "link fast 1 2 3 0 0 1 2 3 0 0 0 4\n",
+                                        "link fast 1 2 3 0 9 1 2 3 0 0 4\n",
+                                        "link fast 1 2 3 -1 0 1 2 3 0 0 4\n",
+                                        "link fast -1 2 3 0 0 1 2 3 0 0 4\n",
+                                        "link fast 1 2 999999999999 0 0 1 2 3 0 0 4\n",
+                                        "link fast 1 2 3 0 0 9999999999999999999 2 3 0 0 4\n",
+                                        "link Fast 1 2 3 0 0 1 2 3 0 0 4\n",
+                                        "link fast 1 2 x 0 0 1 2 3 0 0 4\n",
+                                        "link fast 1 2 3 0 0 1 2 3 0 0 -1\n",
+                                        "link fast 1 2 3 0 0 1 2 3 0 0 1000000\n",
+                                        "link fast 1 2 3 0 0 1 2 3 0 0 99999999\n"};
     static struct tutti_group group;
     (void)state;
     open_group(&group);
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
         if (links_read(&group, lines[i]) != NULL) fail_msg("accepted: %s", lines[i]);
-    assert_string_equal(links_read(&group, "link fast 1 2 3 0 0 1 2 3 0 0\nlink none 1 2 3 0 0 1 2 3 0 0\nrest"),
+    assert_string_equal(links_read(&group, "link fast 1 2 3 0 0 1 2 3 0 0 4\nlink none 1 2 3 0 0 1 2 3 0 0 4\nrest"),
                         "rest");
 }
 
@@ -166,10 +172,49 @@ static void test_within_a_host(void **state)
     free(hosts);
 }
 
+/* Returns the algorithm over sockets for eight ranks of a host with this many cores. */
+static const char *choose_on_cores(tutti_kind kind, int64_t bytes, int64_t cores)
+{
+    struct coll_link link = {.local_latency_ns = 8192, .local_overhead_ns = 4096, .local_bytes_per_us = 2896};
+    bool has_blocks = tutti_kind_has_blocks(kind);
+    struct coll_args args = {.kind = kind, .size = 8, .count = has_blocks ? bytes / 8 : bytes, .element = 1};
+    int32_t on[8] = {0};
+    struct coll_hosts *hosts = coll_hosts_new(on, 8);
+    assert_non_null(hosts);
+    args.even = true;
+    args.segment = 1 << 18;
+    args.hosts = hosts;
+    args.link = &link;
+    link.host_cores = cores;
+    const char *name = coll_select(&args, NULL, NULL)->name;
+    free(hosts);
+    return name;
+}
+
+/* Where ranks share cores, the work of all of them counts, not only the longest path. */
+static void test_shared_cores(void **state)
+{
+    static const struct {
+        tutti_kind kind;
+        int64_t bytes;
+        const char *own, *shared;
+    } cases[] = {{TUTTI_BARRIER, 0, "dissemination", "tree"},
+                 {TUTTI_ALL_REDUCE, 64, "recursive_doubling", "reduce_broadcast"},
+                 {TUTTI_REDUCE, 1 << 16, "reduce_scatter_gather", "binomial"},
+                 {TUTTI_GATHER, 1 << 13, "binomial", "linear"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_string_equal(choose_on_cores(cases[i].kind, cases[i].bytes, 0), cases[i].own);
+        assert_string_equal(choose_on_cores(cases[i].kind, cases[i].bytes, 8), cases[i].own);
+        assert_string_equal(choose_on_cores(cases[i].kind, cases[i].bytes, 2), cases[i].shared);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_speed),       cmocka_unit_test(test_rounding),
                                        cmocka_unit_test(test_exchange),    cmocka_unit_test(test_malformed),
-                                       cmocka_unit_test(test_assumptions), cmocka_unit_test(test_within_a_host)};
+                                       cmocka_unit_test(test_assumptions), cmocka_unit_test(test_within_a_host),
+                                       cmocka_unit_test(test_shared_cores)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
