@@ -18,7 +18,7 @@ steady() {
 }
 
 pack() {
-    set -e # a folder that lacks something would waste the other machine's time
+    set -e -o pipefail # a folder that lacks something would waste the other machine's time
     local dir=$1 build=${2:-build} name ranks
     rm -rf "$dir"
     mkdir -p "$dir/bin" "$dir/lib/tutti" "$dir/examples/data" "$dir/expected"
