@@ -117,6 +117,11 @@ static inline void count_tensors(const struct coll_segment *segment, const struc
 {
     const struct transport *transport = &segment->shm->transport;
     size_t blocks = tutti_kind_out_blocks(op->kind) ? (size_t)segment->n : 1;
+    if (op->path == COLL_UNEVEN) {
+        transport_count_sent(transport, op->in_bytes);
+        transport_count_received(transport, op->uneven.out_bytes);
+        return;
+    }
     if (op->has_input) transport_count_sent(transport, op->in_bytes);
     if (op->out != NULL || op->list != NULL) transport_count_received(transport, op->bytes * blocks);
 }

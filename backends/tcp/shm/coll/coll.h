@@ -12,6 +12,7 @@
  *   between cores, and the eager buffers stay in the caches.
  * - Otherwise chunks go through two fragment buffers per rank, one per step (pipelined.c).  If the first step finds
  * that all data to be read is memory of tutti_alloc, the operation continues as a direct one (shared.c).
+ * - Blocks of differing sizes go the way that suits each rank's own ones, which its table of blocks says (uneven.c).
  * - In a direct operation the control slots hold tensor addresses (direct.c).  Each rank reads what it needs from the
  *   others' memory, a block at a time, and reduces blocks while they are cached.  No rank writes to another's memory,
  *   so a rank that has abandoned an operation may reuse its memory at once.  The last step says that the rank has read
@@ -77,7 +78,8 @@ enum coll_path {
     COLL_EAGER,     /* one step through the control slots or eager buffers */
     COLL_LOCKSTEP,  /* two ranks: small chunks through the eager buffers, one step ahead */
     COLL_PIPELINED, /* chunks through the fragment buffers */
-    COLL_DIRECT     /* each rank reads the others' memory */
+    COLL_DIRECT,    /* each rank reads the others' memory */
+    COLL_UNEVEN     /* blocks of differing sizes, which each rank places where they fit */
 };
 
 /* A way of an operation: a path, with plain or non-temporal stores of data that other ranks read. */
@@ -113,12 +115,18 @@ struct coll_op {
     const char *in;
     char *out;
     const tutti_tensor *list; /* blocks of the side that is a list, or NULL */
-    int64_t numel;            /* elements per block, or of the whole tensor if it has no blocks */
-    size_t element, bytes;    /* bytes of one element, and of numel elements */
-    size_t in_bytes;          /* bytes that a rank with input copies in or exposes */
-    bool has_input;           /* true if this rank has input */
-    uint64_t depth;           /* steps until its buffers are reused */
-    size_t chunk;             /* maximum bytes per step, of each block or of the whole tensor */
+    struct coll_uneven {      /* COLL_UNEVEN */
+        const tutti_tensor *in, *out;
+        const int64_t *in_splits, *out_splits; /* elements of the blocks of a flat tensor; NULL: lists */
+        size_t out_bytes;
+        int place; /* of this rank's blocks: see uneven.c */
+    } uneven;
+    int64_t numel;         /* elements per block, or of the whole tensor if it has no blocks */
+    size_t element, bytes; /* bytes of one element, and of numel elements */
+    size_t in_bytes;       /* bytes that a rank with input copies in or exposes */
+    bool has_input;        /* true if this rank has input */
+    uint64_t depth;        /* steps until its buffers are reused */
+    size_t chunk;          /* maximum bytes per step, of each block or of the whole tensor */
     int64_t steps;
     /* Progress. */
     uint64_t first;             /* number of the first step; 0: not started */
@@ -201,9 +209,10 @@ void coll_awaits(const struct coll_segment *segment, const tutti_request *reques
 
 /* ---- steps.c ----------------------------------------------------------------------------------------------- */
 
-/* True for the last step of a direct operation, in which a rank has read all it needs. */
+/* True for the last step of an operation that reads memory, in which a rank has read all it needs. */
 static inline bool coll_is_last(const struct coll_op *op)
 {
+    if (op->path == COLL_UNEVEN) return op->at == 1;
     return op->path == COLL_DIRECT && op->at == op->steps - 1;
 }
 
@@ -277,6 +286,23 @@ int coll_direct_run(struct coll_segment *segment, struct coll_op *op);
 /* Allocates the segment's buffers for the operation.  Returns TUTTI_OK, or NO_MEMORY. */
 int coll_direct_prepare(struct coll_segment *segment, const struct coll_op *op);
 void coll_direct_free(struct coll_segment *segment);
+/* Reads from another rank's memory.  Returns TUTTI_OK, 1 if the rank has withdrawn its step, or an error if lost. */
+int coll_read_peer(struct coll_segment *segment, struct coll_op *op, int rank, void *to, uint64_t from, size_t bytes);
+
+/* ---- uneven.c ---------------------------------------------------------------------------------------------- */
+
+/* True if the blocks may differ in size, so that the operation takes COLL_UNEVEN or runs as a plan. */
+bool coll_is_uneven(const tutti_op *op, int n);
+/* Fills in the rest of the description. */
+void coll_uneven_describe(const struct coll_segment *segment, const tutti_op *op, struct coll_op *made);
+void coll_uneven_post(struct coll_segment *segment, struct coll_op *op);
+/* Called once all ranks have posted their blocks: sets the number of steps.  Returns TUTTI_OK, or MISMATCH if a block's
+ * size is not the expected one. */
+int coll_uneven_arrived(struct coll_segment *segment, struct coll_op *op);
+/* As coll_direct_run. */
+int coll_uneven_run(struct coll_segment *segment, struct coll_op *op);
+/* True if others read the blocks from this rank's memory. */
+bool coll_uneven_exposes(const struct coll_op *op);
 
 /* ---- fragment_parts.c -------------------------------------------------------------------------------------- */
 

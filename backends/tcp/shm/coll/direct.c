@@ -34,8 +34,7 @@ void coll_direct_post(struct coll_segment *segment, struct coll_op *op)
         block[i] = (uint64_t)(uintptr_t)coll_in_block(op, i);
 }
 
-/* Reads from another rank's memory.  Returns TUTTI_OK, 1 if the rank has withdrawn its step, or an error if lost. */
-static int read_peer(struct coll_segment *segment, struct coll_op *op, int rank, void *to, uint64_t from, size_t bytes)
+int coll_read_peer(struct coll_segment *segment, struct coll_op *op, int rank, void *to, uint64_t from, size_t bytes)
 {
     int local_rank = segment->local_rank[rank];
     const void *mapped = shm_arena_at(segment->shm, local_rank, from, bytes);
@@ -70,7 +69,7 @@ static int reduce_block(struct coll_segment *segment, struct coll_op *op, size_t
         from[i] = i == segment->rank ? own : shm_arena_at(segment->shm, segment->local_rank[i], theirs + at, bytes);
         if (from[i] != NULL) continue;
         from[i] = into;
-        int status = read_peer(segment, op, i, into, theirs + at, bytes);
+        int status = coll_read_peer(segment, op, i, into, theirs + at, bytes);
         if (status != TUTTI_OK) return status;
     }
     if (scatter)
@@ -147,7 +146,7 @@ static int read_parts(struct coll_segment *segment, struct coll_op *op)
         struct part part = peer_part(segment, op, rank);
         size_t left = part.bytes - op->done, bytes = left < READ_BYTES_MAX ? left : READ_BYTES_MAX;
         if (bytes == 0) continue;
-        int status = read_peer(segment, op, rank, part.to + op->done, part.from + op->done, bytes);
+        int status = coll_read_peer(segment, op, rank, part.to + op->done, part.from + op->done, bytes);
         if (status != TUTTI_OK) return status;
         op->done += bytes;
         if (op->done < part.bytes) return 1;

@@ -40,6 +40,17 @@ static bool accept_list(const struct coll_segment *segment, const tutti_op *op, 
     return is_even(list, segment->n);
 }
 
+/* Takes blocks of differing sizes if all ranks may read each other's memory: no rank knows whether those of the others
+ * fit their buffers.  Two ranks with a core each exchange messages, which they copy in and out at once. */
+static bool accept_uneven(const struct coll_segment *segment, const tutti_op *op, struct coll_op *made)
+{
+    const tutti_path_row *row = tutti_path_find(segment->choices, segment->n_choices, op->kind, 0);
+    bool is_pair = segment->n == 2 && !segment->shm->shares_cores;
+    if (is_pair || !segment->shm->can_read_memory || (row != NULL && row->path == TUTTI_PATH_PLAN)) return false;
+    coll_uneven_describe(segment, op, made);
+    return true;
+}
+
 /* Returns the bytes of the larger tensor. */
 static size_t total_bytes(const struct coll_segment *segment, const struct coll_op *op)
 {
@@ -241,6 +252,7 @@ bool coll_describe(const struct coll_segment *segment, const tutti_op *op, struc
     if (op->kind >= TUTTI_SEND) return false;
     if (tutti_kind_reduces(op->kind) && op->reduce_op == TUTTI_PREMUL_SUM) return false;
     made->kind = op->kind;
+    if (coll_is_uneven(op, segment->n)) return accept_uneven(segment, op, made);
     made->numel = tutti_op_block_numel(op, segment->n);
     made->element = (size_t)tutti_dtype_bytes(op->dtype);
     made->bytes = (size_t)made->numel * made->element;

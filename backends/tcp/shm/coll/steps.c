@@ -61,6 +61,9 @@ static void post_step(struct coll_segment *segment, struct coll_op *op)
     case COLL_PIPELINED:
         if (op->posted > 0 || !op->probes || !coll_shared_declare(segment, op)) coll_pipelined_post(segment, op);
         break;
+    case COLL_UNEVEN:
+        coll_uneven_post(segment, op);
+        break;
     case COLL_NO_PATH:
         break; /* not begun */
     }
@@ -167,6 +170,8 @@ static int run_step(struct coll_segment *segment, struct coll_op *op)
         break;
     case COLL_DIRECT:
         return coll_is_last(op) ? TUTTI_OK : coll_direct_run(segment, op);
+    case COLL_UNEVEN:
+        return coll_is_last(op) ? TUTTI_OK : coll_uneven_run(segment, op);
     case COLL_LOCKSTEP:
     case COLL_PIPELINED:
         coll_pipelined_run(segment, op);
@@ -180,7 +185,8 @@ static int run_step(struct coll_segment *segment, struct coll_op *op)
 /* Allocates what the operation's path needs. */
 static int prepare(struct coll_segment *segment, const struct coll_op *op)
 {
-    return op->path == COLL_DIRECT ? coll_direct_prepare(segment, op) : TUTTI_OK;
+    bool exposes = op->path == COLL_DIRECT || (op->path == COLL_UNEVEN && coll_uneven_exposes(op));
+    return exposes ? coll_direct_prepare(segment, op) : TUTTI_OK;
 }
 
 /* Assigns steps to an operation that starts to run.  The previous operation's number of steps is not known earlier. */
@@ -253,6 +259,7 @@ static int run_steps(struct coll_segment *segment, struct coll_op *op, bool *mov
             if (status != TUTTI_OK) return status;
             *moved = true;
             if (op->probes && op->at == 0) status = continue_after_probe(segment, op);
+            if (op->path == COLL_UNEVEN && op->at == 0) status = coll_uneven_arrived(segment, op);
             op->arrived = status == TUTTI_OK; /* not after a failure, which must be found again: see coll_begin */
             if (status != TUTTI_OK) return status;
         }
