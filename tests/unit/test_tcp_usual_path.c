@@ -53,7 +53,7 @@ static void test_reads(void **state)
         {TUTTI_SCATTER, 3, false, true, LARGE, COLL_DIRECT},
         {TUTTI_BROADCAST, 2, false, true, LARGE, COLL_DIRECT},
         {TUTTI_ALL_GATHER, 2, false, true, LARGE, COLL_DIRECT},
-        {TUTTI_REDUCE_SCATTER, 2, true, true, LARGE, COLL_DIRECT},
+        {TUTTI_REDUCE_SCATTER, 2, false, true, LARGE, COLL_DIRECT},
         {TUTTI_SCATTER, 3, true, true, LARGE, COLL_DIRECT},
         {TUTTI_ALL_TO_ALL, 2, false, false, LARGE, COLL_PIPELINED},
     };
@@ -71,6 +71,8 @@ static void test_copies(void **state)
         {TUTTI_BROADCAST, 3, false, true, LARGE, COLL_PIPELINED}, /* several readers */
         {TUTTI_ALL_GATHER, 3, false, true, LARGE, COLL_PIPELINED},
         {TUTTI_ALL_TO_ALL, 3, true, true, LARGE, COLL_PIPELINED},
+        {TUTTI_REDUCE_SCATTER, 2, true, true, LARGE, COLL_PIPELINED}, /* as a row of a grid of ranks */
+        {TUTTI_BROADCAST, 2, true, true, 64 << 10, COLL_PIPELINED},
         {TUTTI_SCATTER, 3, true, true, 64 << 10, COLL_PIPELINED}, /* the root need not wait */
     };
     (void)state;
@@ -176,12 +178,45 @@ static void test_named_eager(void **state)
     assert_false(made.sliced);
 }
 
+/* Returns whether an operation with splits runs natively, not as a plan. */
+static bool takes_splits(int n, bool shares_cores, bool can_read_memory)
+{
+    struct end end[ENDS];
+    struct small small;
+    struct coll_op made = {0};
+    int64_t splits[ENDS] = {1, 2, 3};
+    ends_open(end, ENDS);
+    end[0].shm.shares_cores = shares_cores;
+    end[0].shm.can_read_memory = can_read_memory;
+    small_open(&end[0], &small, ENDS);
+    small.coll.n = n;
+    tutti_tensor x = {small.x, 6, TUTTI_UINT8, {TUTTI_CPU, 0}};
+    tutti_op op = {.kind = TUTTI_ALL_TO_ALL, .dtype = TUTTI_UINT8, .n_in = 1, .n_out = 1, .in = &x, .out = &x};
+    op.in_splits = op.out_splits = splits;
+    bool takes = coll_describe(&small.coll, &op, &made);
+    if (takes) assert_int_equal(made.path, COLL_UNEVEN);
+    small.coll.n = ENDS;
+    coll_close(&small.coll);
+    ends_close(end, ENDS);
+    return takes;
+}
+
+static void test_splits(void **state)
+{
+    (void)state;
+    assert_true(takes_splits(3, false, true));
+    assert_true(takes_splits(3, true, true));
+    assert_true(takes_splits(2, true, true));
+    assert_false(takes_splits(2, false, true)); /* two ranks with a core each exchange messages */
+    assert_false(takes_splits(3, false, false));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reads),       cmocka_unit_test(test_copies),     cmocka_unit_test(test_lockstep),
         cmocka_unit_test(test_reduce),      cmocka_unit_test(test_runs_ahead), cmocka_unit_test(test_many_run_ahead),
-        cmocka_unit_test(test_named_eager),
+        cmocka_unit_test(test_named_eager), cmocka_unit_test(test_splits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

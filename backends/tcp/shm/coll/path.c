@@ -124,12 +124,12 @@ static bool has_one_reader(const struct coll_segment *segment, const struct coll
     return !is_flat_pair(segment, op) && !is_flat_reduce(segment, op);
 }
 
-/* True if ranks read each other's memory unless a measurement says otherwise.  Many ranks that share cores prefer
- * chunks, for which the root of a scatter need not wait if all data fit its fragment buffers. */
+/* True if ranks read each other's memory unless a measurement says otherwise.  Ranks that share cores prefer chunks,
+ * for which the root of a scatter need not wait if all data fit its fragment buffers. */
 static bool usually_reads(const struct coll_segment *segment, const struct coll_op *op)
 {
     if (!is_possible(segment, op, COLL_DIRECT) || op->bytes < READ_USUAL || !has_one_reader(segment, op)) return false;
-    if (segment->n == 2 || !segment->shm->shares_cores) return true;
+    if (!segment->shm->shares_cores) return true;
     return op->kind == TUTTI_SCATTER && op->in_bytes > COLL_FRAGMENTS * segment->fragment_bytes;
 }
 
