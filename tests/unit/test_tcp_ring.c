@@ -176,6 +176,36 @@ static void test_yields_for_space(void **state)
     ends_close(end, 2);
 }
 
+/* Sends many messages, of which the reader leaves `unread`.  Returns the highest position in the byte area. */
+static uint64_t find_highest(int unread)
+{
+    enum { MANY = 2000 };
+    struct end end[2];
+    uint64_t highest = 0;
+    ends_open(end, 2);
+    const struct shm_peer *peer = &end[0].shm.peer[1];
+    for (uint64_t i = 0; i < MANY; i++) {
+        send_one(&end[0], i);
+        uint64_t at = peer->bytes_written % end[0].shm.ring_bytes;
+        if (at > highest) highest = at;
+        if (i >= (uint64_t)unread) assert_int_equal(shm_read(&end[1].shm, 0, 1), 1);
+    }
+    assert_int_equal(shm_read(&end[1].shm, 0, MANY), unread);
+    assert_int_equal(end[1].got, MANY);
+    assert_int_equal(end[1].wrong, 0);
+    ends_close(end, 2);
+    return highest;
+}
+
+/* A writer begins anew at the start of the byte area if the reader has read all, and only then. */
+static void test_begins_anew(void **state)
+{
+    (void)state;
+    assert_true(find_highest(0) < 32 << 10);
+    assert_true(find_highest(1) > 200 << 10);
+    assert_true(find_highest(3) > 200 << 10);
+}
+
 /* The last messages of a peer whose memory is gone may carry the cause. */
 static void test_reads_before_an_unreadable_peer_is_lost(void **state)
 {
@@ -221,6 +251,7 @@ static void test_headers(void **state)
     for (int i = 0; i < TIMES; i++) {
         struct transport_header header, found;
         uint32_t bytes = (uint32_t)i * 7;
+        bool at_start;
         struct shm_slot slot;
         for (size_t k = 0; k < sizeof header; k++)
             ((uint8_t *)&header)[k] = (uint8_t)((random = random * 6364136223846793005 + 1) >> 40);
@@ -233,7 +264,9 @@ static void test_headers(void **state)
         found.kind = found.flags = (uint8_t)~header.kind;
         found.group = found.tag = found.bytes = found.fingerprint = found.id = found.ref = found.credit = random;
         shm_slot_pack(&slot, &header, bytes);
-        assert_int_equal(shm_slot_unpack(&slot, FROM, &found), bytes);
+        if (i & 8) slot.bytes |= SHM_AT_START;
+        assert_int_equal(shm_slot_unpack(&slot, FROM, &found, &at_start), bytes);
+        assert_int_equal(at_start, (i & 8) != 0);
         assert_memory_equal(&found, &header, sizeof header);
     }
     assert_int_equal(offsetof(struct shm_slot, size), 64); /* a short message takes one cache line */
@@ -335,6 +368,7 @@ int main(void)
         cmocka_unit_test(test_races_for_space),
         cmocka_unit_test(test_sends_move_what_waits),
         cmocka_unit_test(test_yields_for_space),
+        cmocka_unit_test(test_begins_anew),
         cmocka_unit_test(test_reads_before_an_unreadable_peer_is_lost),
         cmocka_unit_test(test_late_ring),
         cmocka_unit_test(test_headers),

@@ -21,6 +21,7 @@
 enum {
     CHECK_EVERY = 1024, /* progress calls between liveness checks */
     OWN_MAX = 512,      /* the largest message for whose data own_next asks */
+    SPAN = 16 << 10,    /* bytes between looks whether the reader has read all: see restart */
     SPACE_TURNS = 4     /* yields before a message is queued: see await_space */
 };
 
@@ -38,6 +39,12 @@ static uint64_t contiguous_at(const struct shm *shm, uint64_t count, size_t byte
 {
     size_t left = shm->ring_bytes - count % shm->ring_bytes;
     return left >= bytes ? count : count + left;
+}
+
+/* Returns the next position at the start of the byte area. */
+static uint64_t next_start(const struct shm *shm, uint64_t count)
+{
+    return (count + shm->ring_bytes - 1) / shm->ring_bytes * shm->ring_bytes;
 }
 
 /* Returns the place of a count in a byte area. */
@@ -72,6 +79,19 @@ static void update_free(struct shm_peer *peer)
     if (peer->bytes_written - bytes <= peer->bytes_written - peer->bytes_freed) peer->bytes_freed = bytes;
 }
 
+/* Returns the position of a message for which there is space.  Sets *at_start if it begins anew at the start of the
+ * byte area, because the reader has read all.  It looks once per span.  A reader that keeps up thus makes both ranks
+ * use few lines, which stay in their caches. */
+static inline uint64_t restart(const struct shm *shm, struct shm_peer *peer, size_t bytes, bool *at_start)
+{
+    uint64_t at = contiguous_at(shm, peer->bytes_written, bytes);
+    if (((at + bytes) ^ peer->bytes_written) < SPAN) return at;
+    update_free(peer);
+    if (peer->slots_freed != peer->slots_written) return at;
+    *at_start = true;
+    return peer->bytes_freed = next_start(shm, peer->bytes_written);
+}
+
 /* Asks for the lines that the next message fills if it has the same size, and for the first line of the one after it:
  * a small message is written in less time than a line takes to come. */
 static void own_next(const struct shm *shm, const struct shm_peer *peer, size_t bytes)
@@ -101,7 +121,9 @@ write_message(struct shm *shm, int local_rank, const struct transport_header *he
     if (bytes <= SHM_INLINE) {
         tutti_copy(bytes <= SHM_TINY ? slot->tiny : slot->payload, payload, bytes);
     } else {
-        uint64_t at = contiguous_at(shm, peer->bytes_written, bytes);
+        bool at_start = false;
+        uint64_t at = restart(shm, peer, bytes, &at_start);
+        if (at_start) slot->bytes |= SHM_AT_START;
         tutti_copy(place(shm, peer->out_bytes, at), payload, bytes);
         peer->bytes_written = at + bytes;
     }
@@ -214,7 +236,8 @@ static inline __attribute__((always_inline)) void deliver(struct shm *shm, struc
                                                           const struct shm_slot *slot)
 {
     struct transport_header header;
-    uint32_t bytes = shm_slot_unpack(slot, (uint32_t)peer->rank, &header);
+    bool at_start;
+    uint32_t bytes = shm_slot_unpack(slot, (uint32_t)peer->rank, &header, &at_start);
     const void *payload = bytes <= SHM_TINY ? slot->tiny : slot->payload;
     if (bytes > shm->ring_bytes) {
         shm_drop(shm, peer->local_rank, "it wrote invalid data to shared memory", true);
@@ -222,7 +245,8 @@ static inline __attribute__((always_inline)) void deliver(struct shm *shm, struc
     }
     uint64_t end = peer->bytes_consumed;
     if (bytes > SHM_INLINE) {
-        uint64_t at = contiguous_at(shm, peer->bytes_consumed, bytes);
+        uint64_t at =
+            at_start ? next_start(shm, peer->bytes_consumed) : contiguous_at(shm, peer->bytes_consumed, bytes);
         payload = place(shm, peer->in_bytes, at);
         end = at + bytes;
     }

@@ -9,7 +9,9 @@
 
 #include "tcp/shm/shm.h"
 
-#define SHM_FULL_HEADER (UINT32_C(1) << 31) /* bit of shm_slot.bytes: size, id and ref are valid */
+/* Bits of shm_slot.bytes. */
+#define SHM_FULL_HEADER (UINT32_C(1) << 31) /* size, id and ref are valid */
+#define SHM_AT_START (UINT32_C(1) << 30)    /* the payload is at the start of the byte area: see restart in ring.c */
 
 /* Not inline, so that messages without these fields load none of them. */
 static __attribute__((noinline, unused)) void shm_slot_pack_rest(struct shm_slot *slot,
@@ -35,9 +37,10 @@ static inline void shm_slot_pack(struct shm_slot *slot, const struct transport_h
 
 /* Restores the header and returns the payload size.  Reads each field once, because the writer may change it. */
 static inline uint32_t shm_slot_unpack(const volatile struct shm_slot *slot, uint32_t from,
-                                       struct transport_header *header)
+                                       struct transport_header *header, bool *at_start)
 {
-    uint32_t bytes = slot->bytes, payload = bytes & ~SHM_FULL_HEADER;
+    uint32_t bytes = slot->bytes, payload = bytes & ~(SHM_FULL_HEADER | SHM_AT_START);
+    *at_start = (bytes & SHM_AT_START) != 0;
     bool named = (bytes & SHM_FULL_HEADER) != 0;
     header->kind = slot->kind;
     header->flags = slot->flags;
