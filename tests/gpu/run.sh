@@ -14,7 +14,7 @@ export LC_ALL=C # one order of lines on both machines
 
 # Removes output of an example that differs between runs.
 steady() {
-    sed 's/  [0-9.]* s, .* waiting .*//' | grep -Ev 'overlap|seconds|took| s$' | sort
+    sed -E -e 's/  [0-9.]* s, .* waiting .*//' -e '/overlap|seconds|took| s$/d' | sort
 }
 
 pack() {
