@@ -25,7 +25,12 @@ bool cores_are_own(int local_world_size)
 
 int cores_shared(int local_world_size)
 {
-    return cores_are_own(local_world_size) ? 0 : cores_usable(0);
+    pid_t parent = getppid();
+    int cores = cores_usable(0), above[] = {cores_usable(parent), cores_usable(process_parent(parent))};
+    if (cores_are_own(local_world_size)) return 0;
+    for (int i = 0; i < 2; i++) /* this rank may be bound to a part of them */
+        if (above[i] > cores) cores = above[i];
+    return cores;
 }
 
 /* Moves the thread to its share of the cores.  Does nothing with more cores than ranks: the kernel knows better which

@@ -29,8 +29,8 @@ const char *links_read(struct tutti_group *group, const char *text);
 /* Logs the figures that this rank uses. */
 void links_log(const struct tutti_group *group);
 
-/* Parses a line "link BACKEND", five numbers between hosts, five within one, and the cores, "\n".  Returns the end of the line, or
- * NULL if it is malformed. */
+/* Parses a line "link BACKEND", five numbers between hosts, five within one, and the cores, "\n".  Returns the end of
+ * the line, or NULL if it is malformed. */
 const char *links_parse(const char *line, char backend[33], tutti_links *links);
 
 #endif

@@ -381,7 +381,7 @@ enum tutti_link_source {
 };
 
 typedef struct tutti_links {
-    uint32_t size; /* sizeof(tutti_links) of the core */
+    uint32_t size;      /* sizeof(tutti_links) of the core */
     uint32_t cores;     /* set by the core: cores that the ranks of a host share, 0: each has its own */
     tutti_link between; /* ranks of different hosts */
     tutti_link within;  /* ranks of one host */

@@ -259,6 +259,41 @@ static int rank_of_mismatch(int rank, int size, void *argument)
     return 0;
 }
 
+/* Every rank expects more than it gets, so each finds that itself, while others read its memory. */
+static int rank_of_mismatches(int rank, int size, void *argument)
+{
+    enum { ROUNDS = 300, TIMEOUT_MS = 20000, EACH = 100000 };
+    int all[MOST];
+    struct blocks b;
+    (void)argument;
+    EXPECT(proc_init(TIMEOUT_MS) == TUTTI_OK);
+    EXPECT(open_blocks(&b, rank, size, many) == 0);
+    for (int i = 0; i < size; i++) {
+        all[i] = i;
+        b.in_splits[i] = EACH;
+        b.out_splits[i] = EACH + (i != rank);
+    }
+    b.in_all = (int64_t)size * EACH;
+    b.out_all = b.in_all + size - 1;
+    for (int round = 0; round < ROUNDS; round++) {
+        tutti_group *group = NULL;
+        int64_t start_ns = monotonic_ns();
+        EXPECT(tutti_new_group(all, size, NULL, &group) == TUTTI_OK);
+        EXPECT(call_splits(&b, tutti_with(.group = group)) == TUTTI_ERR_MISMATCH);
+        EXPECT_WITHIN(start_ns, 0, PROCS_SOON_S);
+        EXPECT(tutti_destroy_process_group(group) == TUTTI_OK);
+    }
+    close_blocks(&b);
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static void test_mismatch_everywhere(void **state)
+{
+    (void)state;
+    procs_run_ranks(4, rank_of_mismatches, NULL);
+}
+
 static void test_mismatch(void **state)
 {
     static const sizes_fn sizes[] = {hundreds, thousands, many};
@@ -270,6 +305,6 @@ static void test_mismatch(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_values), cmocka_unit_test(test_values_without_reads),
-                                       cmocka_unit_test(test_mismatch)};
+                                       cmocka_unit_test(test_mismatch), cmocka_unit_test(test_mismatch_everywhere)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

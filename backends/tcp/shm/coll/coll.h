@@ -120,6 +120,8 @@ struct coll_op {
         const int64_t *in_splits, *out_splits; /* elements of the blocks of a flat tensor; NULL: lists */
         size_t out_bytes;
         int place; /* of this rank's blocks: see uneven.c */
+        bool in_place;
+        bool refused; /* a rank's block has another size */
     } uneven;
     int64_t numel;         /* elements per block, or of the whole tensor if it has no blocks */
     size_t element, bytes; /* bytes of one element, and of numel elements */

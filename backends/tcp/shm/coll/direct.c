@@ -189,11 +189,12 @@ int coll_direct_prepare(struct coll_segment *segment, const struct coll_op *op)
     size_t need = 0;
     void *memory = NULL;
     if (op->kind == TUTTI_REDUCE && op->root != segment->rank) need = coll_slice_of(segment, op, segment->rank).bytes;
-    if (op->kind == TUTTI_ALL_TO_ALL && op->in == op->out) need = op->in_bytes;
+    bool in_place = op->path == COLL_UNEVEN ? op->uneven.in_place : op->in == op->out;
+    if (op->kind == TUTTI_ALL_TO_ALL && in_place) need = op->in_bytes;
     if (segment->scratch == NULL && tutti_kind_reduces(op->kind) &&
         posix_memalign(&memory, SHM_LINE, SCRATCH_BYTES) == 0)
         segment->scratch = memory;
     if (need > segment->result_bytes) make_result(segment, need);
     if ((segment->scratch != NULL || !tutti_kind_reduces(op->kind)) && segment->result_bytes >= need) return TUTTI_OK;
-    return segment->host->error(TUTTI_ERR_NO_MEMORY, "no memory for an operation on %zu bytes", op->bytes);
+    return segment->host->error(TUTTI_ERR_NO_MEMORY, "no memory for an operation that needs %zu bytes", need);
 }

@@ -75,19 +75,26 @@ static enum place place_of(const struct coll_segment *segment, const struct coll
     return op->in_bytes <= segment->fragment_bytes && !is_large ? IN_FRAGMENT : IN_MEMORY;
 }
 
+/* Blocks of a list may be the same memory, so that together they exceed a size_t of 32 bits. */
+static size_t add(size_t a, size_t b)
+{
+    return b > SIZE_MAX - a ? SIZE_MAX : a + b;
+}
+
 void coll_uneven_describe(const struct coll_segment *segment, const tutti_op *op, struct coll_op *made)
 {
     made->path = COLL_UNEVEN;
-    made->uneven = (struct coll_uneven){op->in, op->out, op->in_splits, op->out_splits, 0, 0};
+    made->uneven = (struct coll_uneven){.in = op->in,
+                                        .out = op->out,
+                                        .in_splits = op->in_splits,
+                                        .out_splits = op->out_splits,
+                                        .in_place = tutti_op_is_in_place(op, segment->rank)};
     made->element = (size_t)tutti_dtype_bytes(op->dtype);
     made->dtype = op->dtype;
     made->root = op->root;
     made->has_input = true;
-    made->in = op->in[0].data;
-    /* equal to the input if the operation is in place: see coll_direct_prepare */
-    made->out = tutti_op_is_in_place(op, segment->rank) ? op->in[0].data : NULL;
-    for (int i = 0; i < count_in(segment, made); i++) made->in_bytes += in_block(made, i).bytes;
-    for (int i = 0; i < segment->n; i++) made->uneven.out_bytes += out_block(made, i).bytes;
+    for (int i = 0; i < count_in(segment, made); i++) made->in_bytes = add(made->in_bytes, in_block(made, i).bytes);
+    for (int i = 0; i < segment->n; i++) made->uneven.out_bytes = add(made->uneven.out_bytes, out_block(made, i).bytes);
     made->uneven.place = place_of(segment, made);
     made->depth = made->uneven.place == IN_FRAGMENT ? COLL_FRAGMENTS : COLL_EAGER_BUFFERS - COLL_AHEAD;
     made->steps = 1;
@@ -104,7 +111,7 @@ bool coll_uneven_exposes(const struct coll_op *op)
  * still read, so these get a copy. */
 static char *copies_of(const struct coll_segment *segment, const struct coll_op *op)
 {
-    bool in_place = op->kind == TUTTI_ALL_TO_ALL && op->in == op->out;
+    bool in_place = op->kind == TUTTI_ALL_TO_ALL && op->uneven.in_place;
     if (op->uneven.place == IN_EAGER)
         return coll_eager_of(segment, segment->rank, op->first) + table_bytes(segment, op);
     if (op->uneven.place == IN_FRAGMENT) return coll_fragment_of(segment, segment->rank, op->first);
@@ -145,21 +152,23 @@ static uint64_t place_at(const struct coll_segment *segment, const struct coll_o
 /* Returns a rank's block for this one.  Its fields are the peer's. */
 static struct entry entry_of(const struct coll_segment *segment, const struct coll_op *op, int rank)
 {
-    const struct entry *table = (const struct entry *)(const void *)coll_eager_of(segment, rank, op->first);
-    return table[op->kind == TUTTI_ALL_GATHER ? 0 : segment->rank];
+    /* volatile: each field is read once, because the peer may change it */
+    const volatile struct entry *table = (const void *)coll_eager_of(segment, rank, op->first);
+    int i = op->kind == TUTTI_ALL_GATHER ? 0 : segment->rank;
+    return (struct entry){table[i].at, table[i].bytes};
 }
 
-static int refuse_size(const struct coll_segment *segment, const struct coll_op *op, int rank, uint64_t found)
+static int refuse_size(const struct coll_segment *segment, struct coll_op *op, int rank, uint64_t found)
 {
     op->request->source = rank;
     op->request->found_bytes = found;
     op->request->bytes = out_block(op, rank).bytes; /* for the message of the error */
+    op->uneven.refused = true;
     return segment->host->error(TUTTI_ERR_MISMATCH, "rank %d has a block of another size",
                                 segment->shm->peer[segment->local_rank[rank]].rank);
 }
 
-/* A rank that fails here lets nobody read its memory any longer.  No other one that reads memory completes, because
- * this one never takes the second step. */
+/* If a rank fails here, no other one that reads memory completes, because this one never takes the second step. */
 int coll_uneven_arrived(struct coll_segment *segment, struct coll_op *op)
 {
     op->steps = 1;
@@ -168,7 +177,6 @@ int coll_uneven_arrived(struct coll_segment *segment, struct coll_op *op)
     for (int i = 0; i < segment->n; i++) {
         uint64_t bytes = i == segment->rank ? out_block(op, i).bytes : entry_of(segment, op, i).bytes;
         if (bytes == out_block(op, i).bytes) continue;
-        if (coll_uneven_exposes(op)) coll_withdraw_steps(segment, op);
         return refuse_size(segment, op, i, bytes);
     }
     return TUTTI_OK;
