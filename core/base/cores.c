@@ -25,9 +25,9 @@ bool cores_are_own(int local_world_size)
 
 int cores_shared(int local_world_size)
 {
+    if (cores_are_own(local_world_size)) return 0;
     pid_t parent = getppid();
     int cores = cores_usable(0), above[] = {cores_usable(parent), cores_usable(process_parent(parent))};
-    if (cores_are_own(local_world_size)) return 0;
     for (int i = 0; i < 2; i++) /* this rank may be bound to a part of them */
         if (above[i] > cores) cores = above[i];
     return cores;

@@ -176,7 +176,8 @@ static void test_yields_for_space(void **state)
     ends_close(end, 2);
 }
 
-/* Sends many messages, of which the reader leaves `unread`.  Returns the highest position in the byte area. */
+/* Sends many messages to a reader that stays `unread` messages behind.  Returns the highest position in the byte area.
+ */
 static uint64_t find_highest(int unread)
 {
     enum { MANY = 2000 };

@@ -119,9 +119,9 @@ struct coll_op {
         const tutti_tensor *in, *out;
         const int64_t *in_splits, *out_splits; /* elements of the blocks of a flat tensor; NULL: lists */
         size_t out_bytes;
-        int place; /* of this rank's blocks: see uneven.c */
-        bool in_place;
-        bool refused; /* a rank's block has another size */
+        int place;     /* of this rank's blocks: see uneven.c */
+        bool in_place; /* others still read the input while it is overwritten */
+        bool refused;  /* a rank's block has another size */
     } uneven;
     int64_t numel;         /* elements per block, or of the whole tensor if it has no blocks */
     size_t element, bytes; /* bytes of one element, and of numel elements */
@@ -288,13 +288,12 @@ int coll_direct_run(struct coll_segment *segment, struct coll_op *op);
 /* Allocates the segment's buffers for the operation.  Returns TUTTI_OK, or NO_MEMORY. */
 int coll_direct_prepare(struct coll_segment *segment, const struct coll_op *op);
 void coll_direct_free(struct coll_segment *segment);
+enum { COLL_READ_MOST = 1 << 20 }; /* bytes read per call if nothing is reduced */
 /* Reads from another rank's memory.  Returns TUTTI_OK, 1 if the rank has withdrawn its step, or an error if lost. */
 int coll_read_peer(struct coll_segment *segment, struct coll_op *op, int rank, void *to, uint64_t from, size_t bytes);
 
 /* ---- uneven.c ---------------------------------------------------------------------------------------------- */
 
-/* True if the blocks may differ in size, so that the operation takes COLL_UNEVEN or runs as a plan. */
-bool coll_is_uneven(const tutti_op *op, int n);
 /* Fills in the rest of the description. */
 void coll_uneven_describe(const struct coll_segment *segment, const tutti_op *op, struct coll_op *made);
 void coll_uneven_post(struct coll_segment *segment, struct coll_op *op);

@@ -6,7 +6,6 @@
 enum {
     SCRATCH_BYTES = 1 << 20,     /* for blocks read from peers; stays in the cache */
     BLOCK_BYTES_MAX = 512 << 10, /* reduced at once */
-    READ_BYTES_MAX = 1 << 20     /* read per call if nothing is reduced */
 };
 
 /* Returns the addresses of a list's blocks, which are at the end of the step's eager buffer.  Its beginning may hold
@@ -144,7 +143,7 @@ static int read_parts(struct coll_segment *segment, struct coll_op *op)
         int rank = (segment->rank + 1 + op->peer) % segment->n;
         if (!coll_awaits_rank(op, rank)) continue; /* that rank may be writing its control slot */
         struct part part = peer_part(segment, op, rank);
-        size_t left = part.bytes - op->done, bytes = left < READ_BYTES_MAX ? left : READ_BYTES_MAX;
+        size_t left = part.bytes - op->done, bytes = left < COLL_READ_MOST ? left : COLL_READ_MOST;
         if (bytes == 0) continue;
         int status = coll_read_peer(segment, op, rank, part.to + op->done, part.from + op->done, bytes);
         if (status != TUTTI_OK) return status;

@@ -40,6 +40,13 @@ static bool accept_list(const struct coll_segment *segment, const tutti_op *op, 
     return is_even(list, segment->n);
 }
 
+/* True if the blocks may differ in size, so that the operation takes COLL_UNEVEN or runs as a plan. */
+static bool is_uneven(const tutti_op *op, int n)
+{
+    if (op->kind == TUTTI_ALL_TO_ALL) return op->list || op->in_splits != NULL;
+    return op->kind == TUTTI_ALL_GATHER && op->list && !is_even(op->out, n);
+}
+
 /* Takes blocks of differing sizes if all ranks may read each other's memory: no rank knows whether those of the others
  * fit their buffers.  Two ranks with a core each exchange messages, which they copy in and out at once. */
 static bool accept_uneven(const struct coll_segment *segment, const tutti_op *op, struct coll_op *made)
@@ -252,7 +259,7 @@ bool coll_describe(const struct coll_segment *segment, const tutti_op *op, struc
     if (op->kind >= TUTTI_SEND) return false;
     if (tutti_kind_reduces(op->kind) && op->reduce_op == TUTTI_PREMUL_SUM) return false;
     made->kind = op->kind;
-    if (coll_is_uneven(op, segment->n)) return accept_uneven(segment, op, made);
+    if (is_uneven(op, segment->n)) return accept_uneven(segment, op, made);
     made->numel = tutti_op_block_numel(op, segment->n);
     made->element = (size_t)tutti_dtype_bytes(op->dtype);
     made->bytes = (size_t)made->numel * made->element;

@@ -11,8 +11,7 @@
 enum place { IN_EAGER = 1, IN_FRAGMENT, IN_MEMORY };
 
 enum {
-    READ_MIN = 16 << 10,      /* mean bytes of a block from which ranks with a core each prefer to read memory */
-    READ_BYTES_MAX = 1 << 20, /* read per call */
+    READ_MIN = 16 << 10, /* mean bytes of a block from which ranks with a core each prefer to read memory */
     MEMORY_STEPS = 2
 };
 
@@ -25,15 +24,6 @@ struct block {
     char *data;
     size_t bytes;
 };
-
-bool coll_is_uneven(const tutti_op *op, int n)
-{
-    if (op->kind == TUTTI_ALL_TO_ALL) return op->list || op->in_splits != NULL;
-    if (op->kind != TUTTI_ALL_GATHER || !op->list) return false;
-    for (int i = 1; i < n; i++)
-        if (op->out[i].numel != op->out[0].numel) return true;
-    return false;
-}
 
 /* ---- blocks ------------------------------------------------------------------------------------------------- */
 
@@ -84,11 +74,12 @@ static size_t add(size_t a, size_t b)
 void coll_uneven_describe(const struct coll_segment *segment, const tutti_op *op, struct coll_op *made)
 {
     made->path = COLL_UNEVEN;
-    made->uneven = (struct coll_uneven){.in = op->in,
-                                        .out = op->out,
-                                        .in_splits = op->in_splits,
-                                        .out_splits = op->out_splits,
-                                        .in_place = tutti_op_is_in_place(op, segment->rank)};
+    made->uneven =
+        (struct coll_uneven){.in = op->in,
+                             .out = op->out,
+                             .in_splits = op->in_splits,
+                             .out_splits = op->out_splits,
+                             .in_place = op->kind == TUTTI_ALL_TO_ALL && tutti_op_is_in_place(op, segment->rank)};
     made->element = (size_t)tutti_dtype_bytes(op->dtype);
     made->dtype = op->dtype;
     made->root = op->root;
@@ -111,11 +102,10 @@ bool coll_uneven_exposes(const struct coll_op *op)
  * still read, so these get a copy. */
 static char *copies_of(const struct coll_segment *segment, const struct coll_op *op)
 {
-    bool in_place = op->kind == TUTTI_ALL_TO_ALL && op->uneven.in_place;
     if (op->uneven.place == IN_EAGER)
         return coll_eager_of(segment, segment->rank, op->first) + table_bytes(segment, op);
     if (op->uneven.place == IN_FRAGMENT) return coll_fragment_of(segment, segment->rank, op->first);
-    return in_place ? segment->result : NULL;
+    return op->uneven.in_place ? segment->result : NULL;
 }
 
 /* True for this rank's block for itself, which no other rank reads. */
@@ -196,7 +186,7 @@ static const char *find_in_buffer(const struct coll_segment *segment, const stru
 static int take(struct coll_segment *segment, struct coll_op *op, int rank, struct block block)
 {
     uint64_t at = entry_of(segment, op, rank).at;
-    size_t left = block.bytes - op->done, bytes = left < READ_BYTES_MAX ? left : READ_BYTES_MAX;
+    size_t left = block.bytes - op->done, bytes = left < COLL_READ_MOST ? left : COLL_READ_MOST;
     if (place_at(segment, op, rank) == IN_MEMORY) {
         int status = coll_read_peer(segment, op, rank, block.data + op->done, at + op->done, bytes);
         if (status == TUTTI_OK) op->done += bytes;
