@@ -2,13 +2,13 @@
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <tutti/tutti.h>
 
 #include "base/error.h"
 #include "base/sized.h"
+#include "base/text.h"
 #include "coll/cost_phases.h"
 #include "coll/override.h"
 #include "group/default_group.h"
@@ -17,23 +17,6 @@
 #include "plugin/registry.h"
 #include "progress/engine.h"
 #include "progress/plan_cache.h"
-
-/* A text buffer.  Text beyond its end is cut. */
-struct text {
-    char *at;
-    size_t left;
-};
-
-static void __attribute__((format(printf, 2, 3))) put(struct text *text, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    int n = vsnprintf(text->at, text->left, format, arguments);
-    va_end(arguments);
-    size_t used = n < 0 ? 0 : (size_t)n < text->left ? (size_t)n : text->left - 1;
-    text->at += used;
-    text->left -= used;
-}
 
 static int check_buffer(const char *what, const char *text, size_t capacity)
 {
@@ -45,10 +28,9 @@ static int put_description(struct text *text, const tutti_backend *backend, void
 {
     if (!TUTTI_HAS(backend, describe)) return TUTTI_OK;
     text->at[0] = '\0';
-    int status = backend->describe(&host_services, state, text->at, text->left);
-    size_t used = strnlen(text->at, text->left - 1);
-    text->at += used;
-    text->left -= used;
+    size_t room = (size_t)(text->end - text->at);
+    int status = backend->describe(&host_services, state, text->at, room + 1);
+    text->at += strnlen(text->at, room);
     return status;
 }
 
@@ -65,20 +47,19 @@ int tutti_list_backends(char *text, size_t capacity)
 static void put_operations(struct text *text, const tutti_backend *backend)
 {
     int native = 0;
-    put(text, "for %s%s%s tensors: ", backend->devices >> TUTTI_CPU & 1 ? "CPU" : "",
-        (backend->devices >> TUTTI_CPU & 1) != 0 && (backend->devices >> TUTTI_CUDA & 1) != 0 ? " and " : "",
-        backend->devices >> TUTTI_CUDA & 1 ? "CUDA" : "");
+    text_print(text, "for %s%s%s tensors: ", backend->devices >> TUTTI_CPU & 1 ? "CPU" : "",
+               (backend->devices >> TUTTI_CPU & 1) != 0 && (backend->devices >> TUTTI_CUDA & 1) != 0 ? " and " : "",
+               backend->devices >> TUTTI_CUDA & 1 ? "CUDA" : "");
     for (int kind = 0; kind < TUTTI_KIND_COUNT; kind++) {
         if (!TUTTI_HAS(backend, native[kind])) continue;
-        put(text, "%s%s", native++ > 0 ? ", " : "does ", tutti_kind_find((tutti_kind)kind)->name);
+        text_print(text, "%s%s", native++ > 0 ? ", " : "does ", tutti_kind_find((tutti_kind)kind)->name);
     }
-    if (TUTTI_HAS(backend, send)) put(text, "%smessages, and plans over them", native > 0 ? "; " : "");
-    put(text, "\n");
+    if (TUTTI_HAS(backend, send)) text_print(text, "%smessages, and plans over them", native > 0 ? "; " : "");
+    text_print(text, "\n");
 }
 
 int tutti_describe_backend(const char *name, char *out, size_t capacity)
 {
-    struct text text = {out, capacity};
     const tutti_backend *backend = NULL;
     Dl_info file;
     int status = check_buffer("describe_backend", out, capacity);
@@ -86,8 +67,9 @@ int tutti_describe_backend(const char *name, char *out, size_t capacity)
         status = error_set(TUTTI_ERR_INVALID_ARGUMENT, "describe_backend: name is NULL; pass one such as \"tcp\"");
     if (status == TUTTI_OK) status = registry_load(name, &host_services, &backend);
     if (status != TUTTI_OK) return status;
-    put(&text, "%s, version %s\n", dladdr(backend, &file) != 0 ? file.dli_fname : backend->name,
-        backend->version != NULL ? backend->version : "unknown");
+    struct text text = text_in(out, capacity);
+    text_print(&text, "%s, version %s\n", dladdr(backend, &file) != 0 ? file.dli_fname : backend->name,
+               backend->version != NULL ? backend->version : "unknown");
     put_operations(&text, backend);
     status = put_description(&text, backend, NULL); /* before probe, which may fail early */
     return status == TUTTI_OK && TUTTI_HAS(backend, probe) ? backend->probe(&host_services) : status;
@@ -121,12 +103,11 @@ static int put_group(struct text *text, struct tutti_group *group, int device)
 
 int tutti_describe_group(tutti_group *given, char *out, size_t capacity)
 {
-    struct text text = {out, capacity};
     struct tutti_group *group = NULL;
     int status = check_buffer("describe_group", out, capacity);
     if (status == TUTTI_OK) status = find_group("describe_group", given, &group);
     if (status != TUTTI_OK) return status;
-    out[0] = '\0';
+    struct text text = text_in(out, capacity);
     for (int device = 0; status == TUTTI_OK && device < 2; device++) {
         bool same = device == 1 && group->n_entries[0] > 0 && group->n_entries[1] > 0 &&
                     group->entries[0][0].state == group->entries[1][0].state;
@@ -162,16 +143,16 @@ const char *tutti_algorithm_name(tutti_kind kind, int i)
 
 static void put_others(struct text *text, tutti_kind kind, const char *taken)
 {
-    put(text, "others:");
+    text_print(text, "others:");
     for (int i = 0; tutti_algorithm_name(kind, i) != NULL; i++)
-        if (strcmp(tutti_algorithm_name(kind, i), taken) != 0) put(text, " %s", tutti_algorithm_name(kind, i));
-    put(text, "\n");
+        if (strcmp(tutti_algorithm_name(kind, i), taken) != 0) text_print(text, " %s", tutti_algorithm_name(kind, i));
+    text_print(text, "\n");
 }
 
 static void put_named(struct text *text, const struct tutti_group *group)
 {
-    put(text, "%s asks for \"%s\"\n", group->own_algorithm != NULL ? "the group" : "TUTTI_ALGO or TUTTI_DETERMINISTIC",
-        group->algorithm);
+    text_print(text, "%s asks for \"%s\"\n",
+               group->own_algorithm != NULL ? "the group" : "TUTTI_ALGO or TUTTI_DETERMINISTIC", group->algorithm);
 }
 
 /* Lists the algorithms with their estimates, cheapest first. */
@@ -179,7 +160,7 @@ static void put_estimates(struct text *text, tutti_kind kind, const struct coll_
 {
     double last = -1;
     int before = -1;
-    put(text, "estimates in us:");
+    text_print(text, "estimates in us:");
     for (;;) {
         int next = -1;
         for (int i = 0; i < COLL_CHOICES && coll_nth(kind, i) != NULL; i++) {
@@ -188,28 +169,28 @@ static void put_estimates(struct text *text, tutti_kind kind, const struct coll_
             if (is_later && ns < INFINITY && (next < 0 || ns < reason->estimate[next])) next = i;
         }
         if (next < 0) break;
-        put(text, " %s %.1f", coll_nth(kind, next)->name, reason->estimate[next] / 1000);
+        text_print(text, " %s %.1f", coll_nth(kind, next)->name, reason->estimate[next] / 1000);
         before = next;
         last = reason->estimate[next];
     }
-    put(text, "\n");
+    text_print(text, "\n");
 }
 
 static void put_reason(struct text *text, const struct tutti_group *group, const struct coll_algorithm *algorithm,
                        const struct coll_reason *reason)
 {
-    put(text, "algorithm %s: ", algorithm->name);
+    text_print(text, "algorithm %s: ", algorithm->name);
     if (reason->by == COLL_BY_NAME)
         put_named(text, group);
     else if (reason->by == COLL_BY_KIND)
-        put(text, "every rank reports to every other one, so that each can name all stragglers\n");
+        text_print(text, "every rank reports to every other one, so that each can name all stragglers\n");
     else if (reason->by == COLL_BY_COST)
-        put(text, "its estimate is the lowest\n");
+        text_print(text, "its estimate is the lowest\n");
     else if (reason->max_bytes == INT64_MAX)
-        put(text, "TUTTI_TUNING selects it for %s of any size\n", coll_kind_name(algorithm->kind));
+        text_print(text, "TUTTI_TUNING selects it for %s of any size\n", coll_kind_name(algorithm->kind));
     else
-        put(text, "TUTTI_TUNING selects it for %s of up to %" PRId64 " bytes\n", coll_kind_name(algorithm->kind),
-            reason->max_bytes);
+        text_print(text, "TUTTI_TUNING selects it for %s of up to %" PRId64 " bytes\n", coll_kind_name(algorithm->kind),
+                   reason->max_bytes);
     if (reason->by == COLL_BY_COST)
         put_estimates(text, algorithm->kind, reason);
     else
@@ -224,9 +205,9 @@ static const char *source_of(int32_t source)
 static void put_link(struct text *text, const char *where, const tutti_link *known, int64_t latency_ns,
                      int64_t overhead_ns, int64_t bytes_per_us)
 {
-    put(text, "%s: latency %.2f us (%s), %.2f us of it busy, %" PRId64 " bytes/us (%s)\n", where,
-        (double)latency_ns / 1000, source_of(known->latency_from), (double)overhead_ns / 1000, bytes_per_us,
-        source_of(known->bytes_from));
+    text_print(text, "%s: latency %.2f us (%s), %.2f us of it busy, %" PRId64 " bytes/us (%s)\n", where,
+               (double)latency_ns / 1000, source_of(known->latency_from), (double)overhead_ns / 1000, bytes_per_us,
+               source_of(known->bytes_from));
 }
 
 /* Prints the figures of the links, from which the estimates follow, and where they come from. */
@@ -238,7 +219,7 @@ static void put_links(struct text *text, const struct backend_entry *entry)
     if (entry->hosts == NULL || entry->hosts->most > 1)
         put_link(text, "within a host", &entry->links.within, link.local_latency_ns, link.local_overhead_ns,
                  link.local_bytes_per_us);
-    if (link.host_cores > 0) put(text, "the ranks of a host share %" PRId64 " cores\n", link.host_cores);
+    if (link.host_cores > 0) text_print(text, "the ranks of a host share %" PRId64 " cores\n", link.host_cores);
 }
 
 /* Counts the bytes that this rank sends in the plan, in total and to other hosts. */
@@ -252,9 +233,10 @@ static void put_steps(struct text *text, const struct plan *plan, const struct c
         sent += step->numel;
         if (hosts != NULL && hosts->of[step->peer] != hosts->of[plan->rank]) to_others += step->numel;
     }
-    put(text, "rank %d: %u steps, %" PRId64 " messages with %" PRId64 " bytes", plan->rank, plan->n_steps, sends, sent);
-    if (hosts != NULL && hosts->n > 1) put(text, ", %" PRId64 " of them to other hosts", to_others);
-    put(text, ", %" PRId64 " bytes of scratch\n", plan->scratch);
+    text_print(text, "rank %d: %u steps, %" PRId64 " messages with %" PRId64 " bytes", plan->rank, plan->n_steps, sends,
+               sent);
+    if (hosts != NULL && hosts->n > 1) text_print(text, ", %" PRId64 " of them to other hosts", to_others);
+    text_print(text, ", %" PRId64 " bytes of scratch\n", plan->scratch);
 }
 
 static int put_plan(struct text *text, const struct tutti_group *group, const struct backend_entry *entry,
@@ -265,11 +247,11 @@ static int put_plan(struct text *text, const struct tutti_group *group, const st
     struct plan *plan = NULL;
     int status = plan_cache_explain(group, entry, op, &algorithm, &reason, &plan);
     if (status != TUTTI_OK) return status;
-    put(text, "%s: a plan over its messages\n", entry->backend->name);
+    text_print(text, "%s: a plan over its messages\n", entry->backend->name);
     put_reason(text, group, algorithm, &reason);
     put_links(text, entry);
     if (TUTTI_HAS(entry->backend, segment_bytes) && entry->backend->segment_bytes > 0)
-        put(text, "segments of up to %" PRId64 " bytes\n", entry->backend->segment_bytes);
+        text_print(text, "segments of up to %" PRId64 " bytes\n", entry->backend->segment_bytes);
     put_steps(text, plan, entry->hosts);
     plan_free(plan);
     return TUTTI_OK;
@@ -326,16 +308,16 @@ static void put_path(struct text *text, const struct tutti_group *group, const s
     size_t length = strcspn(how, ":");
     char name[64];
     snprintf(name, sizeof name, "%.*s", (int)length, how);
-    put(text, "%s: %s, %s\n", entry->backend->name, op_is_message(op) ? "one message" : "native",
-        how + length + strspn(how + length, ": "));
-    put(text, "algorithm %s: ", name);
+    text_print(text, "%s: %s, %s\n", entry->backend->name, op_is_message(op) ? "one message" : "native",
+               how + length + strspn(how + length, ": "));
+    text_print(text, "algorithm %s: ", name);
     if (group->algorithm != NULL) override_find(group->algorithm, group->paths, kind, &named);
     if (named != NULL && strcmp(named->name, name) == 0)
         put_named(text, group);
     else if (is_tuned(entry, kind, bytes_of(op, group->size), name))
-        put(text, "TUTTI_TUNING selects it for this size\n");
+        text_print(text, "TUTTI_TUNING selects it for this size\n");
     else
-        put(text, "the backend selects it for this size\n");
+        text_print(text, "the backend selects it for this size\n");
     put_others(text, kind, name);
 }
 
@@ -358,12 +340,12 @@ static int put_operation(struct text *text, struct tutti_group *group, tutti_kin
             return TUTTI_OK;
         }
         if (how != NULL) {
-            put(text, "%s: native, %s\n", entry->backend->name, how);
+            text_print(text, "%s: native, %s\n", entry->backend->name, how);
             return TUTTI_OK;
         }
         if (!TUTTI_HAS(entry->backend, send)) continue;
         if (!op_is_message(&example.op)) return put_plan(text, group, entry, &example.op);
-        put(text, "%s: one message\n", entry->backend->name);
+        text_print(text, "%s: one message\n", entry->backend->name);
         return TUTTI_OK;
     }
     return error_set(TUTTI_ERR_UNSUPPORTED, "explain: no backend of group %s supports %s", group->name,
@@ -379,7 +361,6 @@ int tutti_explain_sized(tutti_kind kind, int64_t bytes, const tutti_opts *opts, 
                         size_t capacity)
 {
     tutti_opts copy;
-    struct text text = {out, capacity};
     struct tutti_group *group = NULL;
     int status = SIZED_READ(tutti_opts, opts, opts_bytes, &copy);
     if (status == TUTTI_OK) status = check_buffer("explain", out, capacity);
@@ -391,9 +372,10 @@ int tutti_explain_sized(tutti_kind kind, int64_t bytes, const tutti_opts *opts, 
     if (status == TUTTI_OK) status = find_group("explain", opts != NULL ? opts->group : NULL, &group);
     if (status != TUTTI_OK) return status;
     const struct coll_hosts *hosts = hosts_of(group);
-    put(&text, "%s of %" PRId64 " bytes in group %s: %d ranks", tutti_kind_find(kind)->name, bytes, group->name,
-        group->size);
-    if (hosts != NULL) put(&text, " on %d host%s", hosts->n, hosts->n == 1 ? "" : "s");
-    put(&text, "\n");
+    struct text text = text_in(out, capacity);
+    text_print(&text, "%s of %" PRId64 " bytes in group %s: %d ranks", tutti_kind_find(kind)->name, bytes, group->name,
+               group->size);
+    if (hosts != NULL) text_print(&text, " on %d host%s", hosts->n, hosts->n == 1 ? "" : "s");
+    text_print(&text, "\n");
     return put_operation(&text, group, kind, bytes);
 }

@@ -2,8 +2,10 @@
 #ifndef TEXT_H
 #define TEXT_H
 
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 /* A text that is being built, which always ends with a zero byte. */
@@ -38,6 +40,17 @@ static inline void text_add_hex(struct text *text, uint64_t number, int digits)
     for (int i = digits - 1; i >= 0 && text->at < text->end; i--)
         *text->at++ = "0123456789abcdef"[number >> 4 * i & 15];
     *text->at = '\0';
+}
+
+/* Appends what printf would print, as much as fits. */
+static inline void __attribute__((format(printf, 2, 3))) text_print(struct text *text, const char *format, ...)
+{
+    size_t room = (size_t)(text->end - text->at);
+    va_list arguments;
+    va_start(arguments, format);
+    int n = vsnprintf(text->at, room + 1, format, arguments);
+    va_end(arguments);
+    if (n > 0) text->at += (size_t)n < room ? (size_t)n : room;
 }
 
 static inline void text_copy(char *to, size_t size, const char *from)

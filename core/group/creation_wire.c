@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/little_endian.h"
+#include "base/text.h"
 
 enum { LONGS = 5 };
 
@@ -100,17 +101,18 @@ bool creation_wire_parse(const void *bytes_of, size_t bytes, struct creation_mes
 /* ---- text ---------------------------------------------------------------------------------------------------- */
 
 /* Writes "[0,1,3,2]", or the beginning and the length of a long list. */
-static void describe_list(const struct creation_members *list, char *text, size_t size)
+static void describe_list(const struct creation_members *list, char *buffer, size_t size)
 {
     enum { TAIL = 24 };
-    size_t used = (size_t)snprintf(text, size, "[");
+    struct text text = text_in(buffer, size);
     uint32_t i = 0;
-    for (; i < list->n_listed && used + TAIL < size; i++)
-        used += (size_t)snprintf(text + used, size - used, i > 0 ? ",%d" : "%d", list->rank[i]);
+    text_add(&text, "[");
+    for (; i < list->n_listed && text.end - text.at >= TAIL; i++)
+        text_print(&text, i > 0 ? ",%d" : "%d", list->rank[i]);
     if (i < list->n)
-        snprintf(text + used, size - used, ",.. %u in total]", list->n);
+        text_print(&text, ",.. %u in total]", list->n);
     else
-        snprintf(text + used, size - used, "]");
+        text_add(&text, "]");
 }
 
 /* Returns the first index at which the known parts differ, or -1. */

@@ -2,11 +2,11 @@
 
 #include <inttypes.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "group/launcher_members.h"
 
 #define CURRENT "regroup/current"
@@ -54,16 +54,15 @@ int generation_first(int n, tutti_store *store, tutti_store *launcher, struct ge
 /* Returns "NUMBER N MEMBER .. N SKIPPED ..", which the caller frees, or NULL. */
 static char *print(const struct generation *generation)
 {
-    size_t size = (size_t)(generation->n + generation->n_skipped + 4) * NUMBER_TEXT, used;
-    char *text = malloc(size);
-    if (text == NULL) return NULL;
-    used = (size_t)snprintf(text, size, "%" PRIu64 " %d", generation->number, generation->n);
-    for (int i = 0; i < generation->n; i++)
-        used += (size_t)snprintf(text + used, size - used, " %" PRId64, generation->member[i]);
-    used += (size_t)snprintf(text + used, size - used, " %d", generation->n_skipped);
-    for (int i = 0; i < generation->n_skipped; i++)
-        used += (size_t)snprintf(text + used, size - used, " %" PRId64, generation->skipped[i]);
-    return text;
+    size_t size = (size_t)(generation->n + generation->n_skipped + 4) * NUMBER_TEXT;
+    char *buffer = malloc(size);
+    if (buffer == NULL) return NULL;
+    struct text text = text_in(buffer, size);
+    text_print(&text, "%" PRIu64 " %d", generation->number, generation->n);
+    for (int i = 0; i < generation->n; i++) text_print(&text, " %" PRId64, generation->member[i]);
+    text_print(&text, " %d", generation->n_skipped);
+    for (int i = 0; i < generation->n_skipped; i++) text_print(&text, " %" PRId64, generation->skipped[i]);
+    return buffer;
 }
 
 /* Reads a number and moves *at behind it.  Returns -1 if there is none. */

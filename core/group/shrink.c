@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "group/group_check.h"
 #include "group/group_id.h"
 #include "group/meeting.h"
@@ -23,19 +24,18 @@ enum { KEY = 64 };
 static int report_no_survivors(const struct meeting *meeting)
 {
     const struct tutti_group *group = meeting->group;
-    char text[300] = "";
-    size_t used = 0;
+    char late[300];
+    struct text text = text_in(late, sizeof late);
     const struct attendee *own = meeting_log_find(&meeting->log, group->rank);
-    for (int rank = 0; own != NULL && own->in && rank < group->size && used < sizeof text; rank++) {
+    for (int rank = 0; own != NULL && own->in && rank < group->size; rank++) {
         const struct attendee *other = meeting_log_find(&meeting->log, rank);
         if (other != NULL && (other->in || other->lost || other->late || other->dead)) continue;
-        used += (size_t)snprintf(text + used, sizeof text - used, "%srank %d", used > 0 ? ", " : "",
-                                 group->global_ranks[rank]);
+        text_print(&text, "%srank %d", text.at > late ? ", " : "", group->global_ranks[rank]);
     }
-    if (used > 0)
+    if (text.at > late)
         return error_set(TUTTI_ERR_TIMEOUT,
                          "shrink_group of group %s: these have not called it and are not known to be lost: %s",
-                         group->name, text);
+                         group->name, late);
     return error_set(TUTTI_ERR_TIMEOUT,
                      "shrink_group of group %s: the other ranks have given up waiting for rank %d or for others",
                      group->name, group->global_ranks[group->rank]);
