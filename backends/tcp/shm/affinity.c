@@ -8,6 +8,8 @@
  * on this core than on the preferred one.  A rank that is migrated again retries with growing intervals, because the
  * kernel has a reason.  See docs/benchmarks/shared-memory.md.
  *
+ * Ranks that compute are spread so that each core carries as much: see balance.c.
+ *
  * If every rank can have a core, two of them on one core cost far more than a move, and other processes may bring them
  * together again and again.  A rank that has polled in vain therefore publishes its core and leaves one that it shares,
  * at intervals that stay short.
@@ -18,7 +20,8 @@
 
 enum { GAP_NS = 1000000, GAP_MAX_NS = 1000000000, SPREAD_GAP_MAX_NS = 2000000 };
 
-static int choose_core(const struct shm *shm, const cpu_set_t *mask)
+/* Returns the core of the mask that is this rank's own. */
+static int home_core(const struct shm *shm, const cpu_set_t *mask)
 {
     int place = shm->local_rank * CPU_COUNT(mask) / shm->n;
     for (int core = 0; core < CPU_SETSIZE; core++)
@@ -53,19 +56,19 @@ static void back_off(struct shm *shm, int64_t now, int64_t most_ns)
     shm->migrate_ns = now + shm->migrate_gap_ns;
 }
 
-/* Reads the mask and finds the preferred core in it. */
-static bool find_home(struct shm *shm, cpu_set_t *mask)
+/* Reads the mask, and finds the preferred core if there is none in it. */
+static bool find_preferred(struct shm *shm, cpu_set_t *mask)
 {
     if (sched_getaffinity(0, sizeof *mask, mask) != 0) return false;
-    shm->preferred_core = choose_core(shm, mask);
+    if (shm->preferred_core < 0 || !CPU_ISSET(shm->preferred_core, mask)) shm->preferred_core = home_core(shm, mask);
     return true;
 }
 
 /* Moves to the preferred core, at most once an interval. */
-static void go_home(struct shm *shm, int own, int64_t most_ns)
+static void go_back(struct shm *shm, int own, int64_t most_ns)
 {
     cpu_set_t mask;
-    if (own == shm->preferred_core || !find_home(shm, &mask)) return;
+    if (own == shm->preferred_core || !find_preferred(shm, &mask)) return;
     int64_t now = shm->config.host->now_ns();
     if (own == shm->preferred_core || now < shm->migrate_ns) return;
     move_to(shm->preferred_core, &mask);
@@ -95,18 +98,30 @@ static int count_others(const struct shm *shm, uint32_t core)
     return n;
 }
 
+/* Prefers another core if that improves the balance. */
+static void balance(struct shm *shm)
+{
+    cpu_set_t mask;
+    if (!find_preferred(shm, &mask)) return;
+    int core = shm_balance(shm, shm->preferred_core, home_core(shm, &mask), &mask);
+    if (core == shm->preferred_core) return;
+    shm->preferred_core = core;
+    move_to(core, &mask);
+}
+
 void shm_affinity_restore(struct shm *shm)
 {
     uint32_t core = publish_core(shm);
     int own = (int)core - 1;
     cpu_set_t mask;
-    if (own < 0 || own == shm->preferred_core || (shm->preferred_core < 0 && !find_home(shm, &mask))) return;
+    if (own >= 0 && shm_measure_load(shm, shm->config.host->now_ns())) balance(shm);
+    if (own < 0 || own == shm->preferred_core || (shm->preferred_core < 0 && !find_preferred(shm, &mask))) return;
     bool is_crowded = count_others(shm, core) > count_others(shm, (uint32_t)shm->preferred_core + 1);
-    if (is_crowded || all_awake(shm)) go_home(shm, own, is_crowded ? SPREAD_GAP_MAX_NS : GAP_MAX_NS);
+    if (is_crowded || all_awake(shm)) go_back(shm, own, is_crowded ? SPREAD_GAP_MAX_NS : GAP_MAX_NS);
 }
 
 void shm_affinity_spread(struct shm *shm)
 {
     uint32_t core = publish_core(shm);
-    if (core != 0 && count_others(shm, core) > 0) go_home(shm, (int)core - 1, SPREAD_GAP_MAX_NS);
+    if (core != 0 && count_others(shm, core) > 0) go_back(shm, (int)core - 1, SPREAD_GAP_MAX_NS);
 }

@@ -61,6 +61,8 @@ struct shm_rank {
     _Alignas(SHM_LINE) int32_t pid; /* in the rank's own pid namespace */
     cpu_set_t cores;                /* the rank's affinity mask */
     _Atomic uint32_t core;          /* where it ran when it last waited in vain; the number of a core plus 1 */
+    _Atomic uint32_t prefers, load; /* the number of its core plus 1, and its share of a core: see balance.c */
+    _Atomic int64_t moved_ns;       /* of the first rank: when a rank last left a core for the balance */
     uint64_t probe_at;              /* address in the rank of a 16-byte probe with the content below */
     uint8_t probe[HANDSHAKE_NONCE];
     _Atomic uint64_t arena_at; /* address of the arena in the rank, or 0 while unused */
@@ -145,6 +147,13 @@ struct shm_arena {
     bool is_read;                   /* a peer may still read freed memory, because an operation was abandoned */
 };
 
+/* How this rank measures its load: see balance.c. */
+struct shm_load {
+    int64_t begin_ns, cpu_ns, work_ns; /* the window's begin, processor time at the last look, and what was computed */
+    uint32_t pause_ns;                 /* what a pause takes */
+    int better;                        /* the core that was the best one at the end of the last window */
+};
+
 struct shm {
     struct transport transport; /* must be the first member */
     struct transport_config config;
@@ -162,7 +171,8 @@ struct shm {
     unsigned misses;      /* consecutive poll rounds that found nothing */
     bool shares_cores;    /* not every rank has a core, which all ranks find alike; then yield between polls */
     unsigned pauses;
-    int preferred_core;                 /* this rank's preferred core, or -1 */
+    int preferred_core; /* this rank's preferred core, or -1 */
+    struct shm_load load;
     int64_t migrate_ns, migrate_gap_ns; /* earliest time of the next migration, and the minimum gap after it */
     struct shm_held held;
     bool disowned;                        /* the program closed this process's descriptors: see liveness.c */
@@ -290,10 +300,18 @@ bool shm_have_spare_cores(const struct shm *shm);
 
 enum { SHM_RESTORE_EVERY = 64 }; /* yields between two looks at the cores, if ranks share them */
 
-/* Moves this rank's thread back to its preferred core if it has been migrated. */
+/* Moves this rank's thread back to its preferred core if it has been migrated, or to a core that carries less. */
 void shm_affinity_restore(struct shm *shm);
 /* Moves this rank to its preferred core if another rank shares its core, although each could have one. */
 void shm_affinity_spread(struct shm *shm);
+
+/* ---- balance.c ------------------------------------------------------------------------------------------- */
+
+/* Measures this rank's load, at each look at the cores.  Returns true once a window. */
+bool shm_measure_load(struct shm *shm, int64_t now_ns);
+/* Returns the core of the mask that this rank, which prefers `core`, is to prefer.  `home` is its own one.  Call it
+ * when a load has been measured. */
+int shm_balance(struct shm *shm, int core, int home, const cpu_set_t *mask);
 
 /* ---- fifo.c ------------------------------------------------------------------------------------------ */
 
