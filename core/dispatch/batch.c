@@ -157,8 +157,11 @@ int batch_submit(const tutti_p2p_op *ops, int n, const tutti_opts *given, tutti_
     tutti_opts opts = given != NULL ? *given : (tutti_opts){0};
     struct tutti_group *group = group_for_call(opts.group);
     if (group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
-    opts.received = NULL;
-    opts.received_tag = NULL;
+    if (opts.received != NULL || opts.received_tag != NULL)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                         "batch_isend_irecv: %s of opts is set, but a batch may have several receives; use tutti_irecv "
+                         "for this one",
+                         opts.received != NULL ? "received" : "received_tag");
     struct checked_message *checked = malloc((size_t)n * sizeof *checked + 1);
     if (checked == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "out of memory for a batch of %d messages", n);
     int status;

@@ -768,8 +768,9 @@ typedef struct tutti_p2p_op {
 } tutti_p2p_op;
 
 /* Starts n sends and receives together, the receives first.  works[i] receives the Work of ops[i].  After an error none
- * of them was started.  The fields tag, source and async_op of opts are not used.  Errors: those common to all
- * operations. */
+ * of them was started.  The fields tag, source and async_op of opts are not used.  Each receive takes a message of its
+ * tensor's size; tutti_work_source and tutti_work_tag tell where it came from.  Errors: those common to all operations,
+ * and INVALID_ARGUMENT if received or received_tag of opts is set (use tutti_irecv for such a receive). */
 static inline int tutti_batch_isend_irecv(const tutti_p2p_op *ops, int n, const tutti_opts *opts, tutti_work **works)
 {
     return tutti_batch_isend_irecv_sized(ops, sizeof *ops, n, opts, sizeof *opts, works);

@@ -21,6 +21,14 @@ static int batch(tutti_group *group, int rank, int size, void *argument)
     EXPECT(tutti_wait_all(works, 2 * N, TUTTI_DEFAULT_TIMEOUT) == TUTTI_OK);
     for (int i = 0; i < N; i++) EXPECT(in[i] == 100 * left + i && from[i] == left);
     EXPECT(tutti_batch_isend_irecv(ops, 0, tutti_with(.group = group), works) == TUTTI_OK);
+    int64_t received;
+    int tag;
+    EXPECT(tutti_batch_isend_irecv(ops, 2 * N, tutti_with(.group = group, .received = &received), works) ==
+           TUTTI_ERR_INVALID_ARGUMENT);
+    EXPECT(strstr(tutti_last_error(), "received of opts is set") != NULL);
+    EXPECT(tutti_batch_isend_irecv(ops, 2 * N, tutti_with(.group = group, .received_tag = &tag), works) ==
+           TUTTI_ERR_INVALID_ARGUMENT);
+    EXPECT(strstr(tutti_last_error(), "received_tag of opts is set") != NULL);
     ops[3].kind = TUTTI_PROBE;
     EXPECT(tutti_batch_isend_irecv(ops, 2 * N, tutti_with(.group = group), works) == TUTTI_ERR_INVALID_ARGUMENT);
     for (int i = 0; i < 2 * N; i++) EXPECT(works[i] == NULL);
