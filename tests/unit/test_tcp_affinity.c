@@ -45,6 +45,7 @@ static bool returns(int local_rank, int core, void (*change)(struct end *end))
         moved = end[local_rank].shm.migrate_ns != before;
     }
     if (moved) assert_int_not_equal(end[local_rank].shm.preferred_core, core);
+    if (moved) assert_true(CPU_ISSET(end[local_rank].shm.preferred_core, &given_cores));
     if (moved) assert_true(end[local_rank].shm.migrate_gap_ns > 0);
     assert_int_equal(sched_getaffinity(0, sizeof found, &found), 0);
     assert_true(CPU_EQUAL(&found, &given_cores));
@@ -97,6 +98,30 @@ static void crowd_home(struct end *end)
 static void hold_back(struct end *end)
 {
     end->shm.migrate_ns = INT64_MAX;
+}
+
+/* Rank 2's own core is the second one. */
+static void need_on_first(struct end *end)
+{
+    end->shm.moved = true;
+    end->shm.balanced_core = first;
+}
+
+/* A core that has left the mask. */
+static void need_on_none(struct end *end)
+{
+    end->shm.moved = true;
+    for (end->shm.balanced_core = 0; CPU_ISSET(end->shm.balanced_core, &given_cores); end->shm.balanced_core++)
+        continue;
+}
+
+static void test_stays_for_the_balance(void **state)
+{
+    (void)state;
+    given_cores_need_two();
+    assert_true(returns(2, second, need_on_first));
+    assert_false(returns(2, first, need_on_first));
+    assert_true(returns(2, first, need_on_none));
 }
 
 static void test_stays(void **state)
@@ -176,6 +201,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_returns_to_its_core),
+        cmocka_unit_test(test_stays_for_the_balance),
         cmocka_unit_test(test_stays),
         cmocka_unit_test(test_spreads),
         cmocka_unit_test(test_waits_ever_longer),

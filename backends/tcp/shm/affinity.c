@@ -8,7 +8,8 @@
  * on this core than on the preferred one.  A rank that is migrated again retries with growing intervals, because the
  * kernel has a reason.  See docs/benchmarks/shared-memory.md.
  *
- * Ranks that compute are spread so that each core carries as much: see balance.c.
+ * Ranks that compute prefer a core that carries less than their own, if one does, also while others sleep: see
+ * balance.c.
  *
  * If every rank can have a core, two of them on one core cost far more than a move, and other processes may bring them
  * together again and again.  A rank that has polled in vain therefore publishes its core and leaves one that it shares,
@@ -56,11 +57,12 @@ static void back_off(struct shm *shm, int64_t now, int64_t most_ns)
     shm->migrate_ns = now + shm->migrate_gap_ns;
 }
 
-/* Reads the mask, and finds the preferred core if there is none in it. */
+/* Reads the mask and finds the preferred core in it: that of the balance, or else this rank's own. */
 static bool find_preferred(struct shm *shm, cpu_set_t *mask)
 {
     if (sched_getaffinity(0, sizeof *mask, mask) != 0) return false;
-    if (shm->preferred_core < 0 || !CPU_ISSET(shm->preferred_core, mask)) shm->preferred_core = home_core(shm, mask);
+    if (shm->moved) shm->moved = CPU_ISSET(shm->balanced_core, mask);
+    shm->preferred_core = shm->moved ? shm->balanced_core : home_core(shm, mask);
     return true;
 }
 
@@ -98,15 +100,18 @@ static int count_others(const struct shm *shm, uint32_t core)
     return n;
 }
 
-/* Prefers another core if that improves the balance. */
-static void balance(struct shm *shm)
+/* Moves to another core if that improves the balance.  Returns true if it has moved. */
+static bool balance(struct shm *shm)
 {
     cpu_set_t mask;
-    if (!find_preferred(shm, &mask)) return;
-    int core = shm_balance(shm, shm->preferred_core, home_core(shm, &mask), &mask);
-    if (core == shm->preferred_core) return;
-    shm->preferred_core = core;
+    if (!find_preferred(shm, &mask)) return false;
+    int home = home_core(shm, &mask), core = shm_balance(shm, shm->preferred_core, home, &mask);
+    if (core == shm->preferred_core) return false;
+    shm->moved = core != home;
+    shm->preferred_core = shm->balanced_core = core;
     move_to(core, &mask);
+    publish_core(shm);
+    return true;
 }
 
 void shm_affinity_restore(struct shm *shm)
@@ -114,7 +119,7 @@ void shm_affinity_restore(struct shm *shm)
     uint32_t core = publish_core(shm);
     int own = (int)core - 1;
     cpu_set_t mask;
-    if (own >= 0 && shm_measure_load(shm, shm->config.host->now_ns())) balance(shm);
+    if (own >= 0 && shm_measure_load(shm, shm->config.host->now_ns()) && balance(shm)) return;
     if (own < 0 || own == shm->preferred_core || (shm->preferred_core < 0 && !find_preferred(shm, &mask))) return;
     bool is_crowded = count_others(shm, core) > count_others(shm, (uint32_t)shm->preferred_core + 1);
     if (is_crowded || all_awake(shm)) go_back(shm, own, is_crowded ? SPREAD_GAP_MAX_NS : GAP_MAX_NS);

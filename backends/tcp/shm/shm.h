@@ -55,13 +55,14 @@ struct shm_ring {
     _Alignas(SHM_LINE) struct shm_slot slot[];
 };
 
-/* A rank's entry.  Others write its first line only to wake it. */
+/* A rank's entry.  Others write its first line only to wake it, and moved_ns. */
 struct shm_rank {
     _Alignas(SHM_LINE) _Atomic uint64_t asleep;
     _Alignas(SHM_LINE) int32_t pid; /* in the rank's own pid namespace */
     cpu_set_t cores;                /* the rank's affinity mask */
     _Atomic uint32_t core;          /* where it ran when it last waited in vain; the number of a core plus 1 */
     _Atomic uint32_t prefers, load; /* the number of its core plus 1, and its share of a core: see balance.c */
+    _Atomic int64_t load_ns;        /* when it measured that */
     _Atomic int64_t moved_ns;       /* of the first rank: when a rank last left a core for the balance */
     uint64_t probe_at;              /* address in the rank of a 16-byte probe with the content below */
     uint8_t probe[HANDSHAKE_NONCE];
@@ -172,6 +173,8 @@ struct shm {
     bool shares_cores;    /* not every rank has a core, which all ranks find alike; then yield between polls */
     unsigned pauses;
     int preferred_core; /* this rank's preferred core, or -1 */
+    bool moved;         /* the balance needs this rank on another core than its own, */
+    int balanced_core;  /* on this one */
     struct shm_load load;
     int64_t migrate_ns, migrate_gap_ns; /* earliest time of the next migration, and the minimum gap after it */
     struct shm_held held;
