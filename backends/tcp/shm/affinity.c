@@ -119,8 +119,9 @@ void shm_affinity_restore(struct shm *shm)
     uint32_t core = publish_core(shm);
     int own = (int)core - 1;
     cpu_set_t mask;
-    if (own >= 0 && shm_measure_load(shm, shm->config.host->now_ns()) && balance(shm)) return;
-    if (own < 0 || own == shm->preferred_core || (shm->preferred_core < 0 && !find_preferred(shm, &mask))) return;
+    if (own < 0) return;
+    if (shm_measure_load(shm, shm->config.host->now_ns()) && balance(shm)) return;
+    if (own == shm->preferred_core || (shm->preferred_core < 0 && !find_preferred(shm, &mask))) return;
     bool is_crowded = count_others(shm, core) > count_others(shm, (uint32_t)shm->preferred_core + 1);
     if (is_crowded || all_awake(shm)) go_back(shm, own, is_crowded ? SPREAD_GAP_MAX_NS : GAP_MAX_NS);
 }
