@@ -1,4 +1,4 @@
-/* Monotonic time and deadlines. */
+/* Monotonic time and deadlines, and the time of day. */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 
@@ -8,11 +8,22 @@
 
 #define CLOCK_NEVER INT64_MAX
 
-static inline int64_t clock_now_ns(void)
+static inline int64_t clock_read_ns(clockid_t clock)
 {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(clock, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static inline int64_t clock_now_ns(void)
+{
+    return clock_read_ns(CLOCK_MONOTONIC);
+}
+
+/* Returns the nanoseconds since 1970. */
+static inline int64_t clock_unix_ns(void)
+{
+    return clock_read_ns(CLOCK_REALTIME);
 }
 
 /* Converts a time or a duration in nanoseconds to a timespec. */

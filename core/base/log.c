@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -178,14 +177,12 @@ static void write_line(const tutti_log_line *line)
 
 static void put_line(int level, const char *subsystem, const char *text, bool to_logger)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
     tutti_log_line line = {.size = sizeof line,
                            .level = level,
                            .rank = atomic_load_explicit(&known_rank, memory_order_relaxed),
                            .subsystem = subsystem,
                            .text = text,
-                           .unix_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec};
+                           .unix_ns = clock_unix_ns()};
     if (!to_logger || !log_logger_call(&line)) write_line(&line);
 }
 

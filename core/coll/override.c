@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/name_list.h"
 
 /* ---- names --------------------------------------------------------------------------------------------------- */
 
@@ -44,30 +45,13 @@ static int find_kind(const struct coll_path *paths, const char *name, size_t len
     return coll_kind(name, length);
 }
 
-/* True if a list such as "ring, fixed_tree" has the name as a whole. */
-static bool is_listed(const char *text, const char *name)
-{
-    size_t length = strlen(name);
-    for (const char *at = text; (at = strstr(at, name)) != NULL; at += length)
-        if ((at == text || at[-1] == ' ') && (at[length] == ',' || at[length] == '\0')) return true;
-    return false;
-}
-
-/* Appends ", name" unless it is listed already. */
-static void append_name(const char *name, char *text, size_t capacity)
-{
-    size_t used = strlen(text);
-    if (is_listed(text, name) || used + strlen(name) + 3 > capacity) return;
-    snprintf(text + used, capacity - used, "%s%s", used > 0 ? ", " : "", name);
-}
-
 static int refuse_name(const struct coll_path *paths, int kind, const char *name, int length)
 {
     char known[512] = "";
     for (const struct coll_algorithm *i = coll_algorithms; i->name != NULL; i++)
-        if (kind < 0 || (int)i->kind == kind) append_name(i->name, known, sizeof known);
+        if (kind < 0 || (int)i->kind == kind) name_list_add(known, sizeof known, ", ", i->name);
     for (const struct coll_path *i = paths; i != NULL && i->algorithm.name != NULL; i++)
-        if (kind < 0 || (int)i->algorithm.kind == kind) append_name(i->algorithm.name, known, sizeof known);
+        if (kind < 0 || (int)i->algorithm.kind == kind) name_list_add(known, sizeof known, ", ", i->algorithm.name);
     return error_set(TUTTI_ERR_INVALID_ARGUMENT, "TUTTI_ALGO: %s%sno algorithm \"%.*s\"; use one of: %s",
                      kind >= 0 ? tutti_kind_find((tutti_kind)kind)->name : "", kind >= 0 ? " has " : "", length, name,
                      known);

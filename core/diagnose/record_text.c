@@ -30,13 +30,6 @@ static void write_text(FILE *out, const char *key, const char *text)
     }
 }
 
-static int64_t wall_now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 void record_text_process(FILE *out, uint64_t job, const char *why)
 {
     static const char *const version = TUTTI_VERSION;
@@ -44,7 +37,7 @@ void record_text_process(FILE *out, uint64_t job, const char *why)
     char host[256] = "?";
     gethostname(host, sizeof host - 1);
     fprintf(out, "tutti-record 1\nprocess job=%016" PRIx64 " rank=%d pid=%d ns=%" PRId64 " wall_ns=%" PRId64, job,
-            log_rank(), (int)getpid(), clock_now_ns(), wall_now_ns());
+            log_rank(), (int)getpid(), clock_now_ns(), clock_unix_ns());
     write_text(out, "host", host);
     write_text(out, "version", version);
     write_text(out, "why", why);

@@ -14,6 +14,7 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/name_list.h"
 #include "plugin/backend_spec.h"
 #include "plugin/file_check.h"
 
@@ -155,23 +156,13 @@ static bool parse_file_name(const char *file, char name[40])
     return name_is_valid(name);
 }
 
-static bool has_word(const char *text, const char *word)
-{
-    size_t n = strlen(word);
-    for (const char *at = text; (at = strstr(at, word)) != NULL; at += n)
-        if ((at == text || at[-1] == ' ') && (at[n] == ' ' || at[n] == '\0')) return true;
-    return false;
-}
-
 static void list_folder(const char *path, char *text, size_t capacity)
 {
     struct dirent **entries = NULL;
     int n = scandir(path, &entries, NULL, alphasort);
     for (int i = 0; i < n; i++) {
         char name[40];
-        size_t used = strlen(text);
-        if (parse_file_name(entries[i]->d_name, name) && !has_word(text, name) && used + strlen(name) + 2 <= capacity)
-            snprintf(text + used, capacity - used, "%s%s", used > 0 ? " " : "", name);
+        if (parse_file_name(entries[i]->d_name, name)) name_list_add(text, capacity, " ", name);
         free(entries[i]);
     }
     free(entries);
@@ -192,7 +183,7 @@ static void describe_others(const char *name, int n, char *text, size_t capacity
     char found[300] = "";
     const char *meant = backend_spec_suggest(name);
     for (int i = 0; i < n; i++) list_folder(registry_folders[i], found, sizeof found);
-    if (meant != NULL && !has_word(found, meant)) meant = NULL;
+    if (meant != NULL && !name_list_has(found, meant)) meant = NULL;
     snprintf(text, capacity, "%s%s%savailable: %s", meant != NULL ? "did you mean " : "", meant != NULL ? meant : "",
              meant != NULL ? "? " : "", found[0] != '\0' ? found : "none");
 }

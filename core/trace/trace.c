@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <tutti/tool.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/env.h"
 #include "base/log.h"
 #include "base/ticks.h"
@@ -75,15 +75,13 @@ static void flush_at_exit(void)
 
 static bool open_file(struct stream *stream, const tutti_tool_group *group)
 {
-    struct timespec now;
     int rank = group->global_ranks[group->rank];
-    clock_gettime(CLOCK_REALTIME, &now);
     tutti_trace_begin begin = {.version = TUTTI_TRACE_VERSION,
                                .op_bytes = sizeof(tutti_trace_op),
                                .rank = rank,
                                .world_size = rank < group->world_size ? group->world_size : rank + 1,
                                .pid = stream->pid,
-                               .realtime_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec};
+                               .realtime_ns = clock_unix_ns()};
     gethostname(begin.host, sizeof begin.host - 1);
     snprintf(begin.library, sizeof begin.library, "%s", TUTTI_VERSION);
     return trace_file_open(&stream->file, streams.folder, &begin, stream->tree);
