@@ -1,5 +1,5 @@
-/* Blocks of differing sizes: all_to_all with splits and lists, all_gather of lists.  Small blocks go through one
- * buffer, more through another one, and large ones are read from memory, as suits each rank's own. */
+/* Blocks of differing sizes: all_to_all with splits and lists, all_gather, gather and scatter of lists.  Small blocks
+ * go through one buffer, more through another one, and large ones are read from memory, as suits each rank's own. */
 #include "procs.h"
 
 enum { MOST = 8 };
@@ -37,6 +37,13 @@ static int64_t one_sends_many(int i, int j)
 static int64_t one_receives_many(int i, int j)
 {
     return j == 1 ? 70000 + i : 0;
+}
+
+/* Each block goes another way. */
+static int64_t mixed(int i, int j)
+{
+    static const int64_t sizes[] = {3, 900, 5000, 14000, 70000, 20};
+    return sizes[(i + 2 * j) % 6] + i;
 }
 
 static int64_t none(int i, int j)
@@ -110,7 +117,7 @@ static int call_lists(struct blocks *b, const tutti_opts *opts)
 
 /* ---- values ----------------------------------------------------------------------------------------------------- */
 
-static const sizes_fn all_sizes[] = {few, hundreds, thousands, many, one_sends_many, one_receives_many, none};
+static const sizes_fn all_sizes[] = {few, hundreds, thousands, many, one_sends_many, one_receives_many, mixed, none};
 enum { SIZES = sizeof all_sizes / sizeof *all_sizes };
 
 static int forms(int rank, int size, sizes_fn sizes)
@@ -148,14 +155,18 @@ static int in_place(int rank, int size, sizes_fn sizes)
 static int together(int rank, int size)
 {
     struct blocks b[SIZES];
-    tutti_work *works[SIZES];
+    tutti_work *works[SIZES], *scatters[SIZES];
     for (int i = 0; i < SIZES; i++) EXPECT(open_blocks(&b[i], rank, size, all_sizes[i]) == 0);
     for (int i = 0; i < SIZES; i++) {
         float x = 1;
+        int root = i % size;
+        tutti_tensor *list = rank == root ? b[i].in_list : NULL, own = b[i].out_list[root];
+        EXPECT(tutti_scatter(own, list, list ? size : 0, root, tutti_with(.async_op = &scatters[i])) == TUTTI_OK);
         EXPECT((i % 2 ? call_lists : call_splits)(&b[i], tutti_with(.async_op = &works[i])) == TUTTI_OK);
         EXPECT(tutti_broadcast(tutti_view(&x, 1), i % size, NULL) == TUTTI_OK);
         EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, NULL) == TUTTI_OK && x == (float)size);
     }
+    EXPECT(tutti_wait_all(scatters, SIZES, TUTTI_DEFAULT_TIMEOUT) == TUTTI_OK);
     EXPECT(tutti_wait_all(works, SIZES, TUTTI_DEFAULT_TIMEOUT) == TUTTI_OK);
     for (int i = 0; i < SIZES; i++) {
         EXPECT(holds(&b[i], b[i].out));
@@ -202,6 +213,49 @@ static int gathers(int rank, int size, sizes_fn sizes)
     return 0;
 }
 
+/* Gathers and scatters between a root's row of the sizes and the others, without a barrier, so that ranks that wait for
+ * no other run ahead.  Memory is overwritten as soon as a call has returned. */
+static int rooted(int rank, int size, sizes_fn sizes, int rounds)
+{
+    struct blocks b;
+    EXPECT(open_blocks(&b, rank, size, sizes) == 0);
+    for (int32_t round = 0; round < rounds; round++) {
+        int root = round % size;
+        bool is_root = rank == root;
+        const tutti_tensor in = b.in_list[root], out = b.out_list[root];
+        fill(&b, sizes);
+        for (int64_t k = 0; k < b.in_all; k++) b.in[k] += round;
+        EXPECT(tutti_gather(in, is_root ? b.out_list : NULL, is_root ? size : 0, root, NULL) == TUTTI_OK);
+        for (int64_t k = 0; k < in.numel; k++) ((int32_t *)in.data)[k] = 0x55;
+        for (int64_t k = 0; k < b.out_all; k++) b.out[k] -= is_root ? round : 0;
+        EXPECT(!is_root || holds(&b, b.out));
+        fill(&b, sizes);
+        for (int64_t k = 0; k < b.in_all; k++) b.in[k] += round;
+        EXPECT(tutti_scatter(out, is_root ? b.in_list : NULL, is_root ? size : 0, root, NULL) == TUTTI_OK);
+        for (int64_t k = 0; is_root && k < b.in_all; k++) b.in[k] = 0x55;
+        for (int64_t k = 0; k < out.numel; k++) EXPECT(((int32_t *)out.data)[k] == value_of(root, rank, k) + round);
+    }
+    close_blocks(&b);
+    return 0;
+}
+
+/* The root's own block in place. */
+static int rooted_in_place(int rank, int size, sizes_fn sizes)
+{
+    struct blocks b;
+    EXPECT(open_blocks(&b, rank, size, sizes) == 0);
+    tutti_tensor *list = rank == 0 ? b.out_list : NULL;
+    memcpy(b.out_list[0].data, b.in_list[0].data, (size_t)b.out_list[0].numel * sizeof *b.out);
+    EXPECT(tutti_gather(rank == 0 ? b.out_list[0] : b.in_list[0], list, list ? size : 0, 0, NULL) == TUTTI_OK);
+    EXPECT(rank != 0 || holds(&b, b.out));
+    list = rank == 0 ? b.in_list : NULL;
+    EXPECT(tutti_scatter(rank == 0 ? b.in_list[0] : b.out_list[0], list, list ? size : 0, 0, NULL) == TUTTI_OK);
+    for (int64_t k = 0; k < b.out_list[0].numel; k++)
+        EXPECT(((int32_t *)(rank == 0 ? b.in_list : b.out_list)[0].data)[k] == value_of(0, rank, k));
+    close_blocks(&b);
+    return 0;
+}
+
 static int rank_of_values(int rank, int size, void *argument)
 {
     if (*(bool *)argument) setenv("TUTTI_SHM_CMA", "0", 1); /* then by plans */
@@ -210,9 +264,15 @@ static int rank_of_values(int rank, int size, void *argument)
         for (int i = 0; i < SIZES; i++) {
             EXPECT(forms(rank, size, all_sizes[i]) == 0);
             EXPECT(gathers(rank, size, all_sizes[i]) == 0);
+            EXPECT(rooted(rank, size, all_sizes[i], 2 * size) == 0);
         }
     EXPECT(in_place(rank, size, thousands) == 0);
     EXPECT(in_place(rank, size, many) == 0);
+    EXPECT(rooted_in_place(rank, size, thousands) == 0);
+    EXPECT(rooted_in_place(rank, size, many) == 0);
+    EXPECT(rooted(rank, size, few, 200) == 0);
+    EXPECT(rooted(rank, size, hundreds, 200) == 0);
+    EXPECT(rooted(rank, size, mixed, 100) == 0);
     EXPECT(together(rank, size) == 0);
     EXPECT(between_broadcasts(rank, size, few) == 0);
     EXPECT(between_broadcasts(rank, size, thousands) == 0);
@@ -233,6 +293,11 @@ static void test_values_without_reads(void **state)
 }
 
 /* ---- sizes that differ ------------------------------------------------------------------------------------------ */
+
+struct rooted_case {
+    bool scatters;
+    int64_t numel;
+};
 
 /* Rank 0 sends rank 1 one element more than that expects. */
 static int rank_of_mismatch(int rank, int size, void *argument)
@@ -257,6 +322,36 @@ static int rank_of_mismatch(int rank, int size, void *argument)
     close_blocks(&b); /* nobody reads it any longer */
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
     return 0;
+}
+
+/* Rank 0 scatters to rank 1, or rank 1 gathers from rank 0, one element more than rank 1 expects. */
+static int rank_of_rooted_mismatch(int rank, int size, void *argument)
+{
+    enum { EACH = 400000 };
+    static int32_t x[MOST * EACH], mine[EACH];
+    const struct rooted_case *c = argument;
+    tutti_tensor all[MOST], *list = rank == (c->scatters ? 0 : 1) ? all : NULL;
+    int64_t more = c->numel + 1;
+    char words[2][32];
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    for (int i = 0; i < size; i++) all[i] = tutti_view(x + (int64_t)i * EACH, c->scatters && i == 1 ? more : c->numel);
+    tutti_tensor own = tutti_view(mine, !c->scatters && rank == 0 ? more : c->numel);
+    snprintf(words[0], sizeof words[0], "%" PRId64 " bytes", 4 * more);
+    snprintf(words[1], sizeof words[1], "has %" PRId64, 4 * c->numel);
+    int n = list != NULL ? size : 0;
+    int status = c->scatters ? tutti_scatter(own, list, n, 0, NULL) : tutti_gather(own, list, n, 1, NULL);
+    if (rank == 1) EXPECT_ERROR(status, TUTTI_ERR_MISMATCH, "rank 0", words[0], "rank 1", words[1]);
+    if (status == TUTTI_OK) status = tutti_barrier(NULL); /* ranks that got all their blocks learn it here */
+    EXPECT(status == TUTTI_ERR_MISMATCH);
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static void test_rooted_mismatch(void **state)
+{
+    static const int64_t sizes[] = {5, 1000, 20000, 300000};
+    (void)state;
+    for (int i = 0; i < 8; i++) procs_run_ranks(3, rank_of_rooted_mismatch, &(struct rooted_case){i % 2, sizes[i / 2]});
 }
 
 /* Every rank expects more than it gets, so each finds that itself, while others read its memory. */
@@ -305,6 +400,7 @@ static void test_mismatch(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_values), cmocka_unit_test(test_values_without_reads),
-                                       cmocka_unit_test(test_mismatch), cmocka_unit_test(test_mismatch_everywhere)};
+                                       cmocka_unit_test(test_mismatch), cmocka_unit_test(test_mismatch_everywhere),
+                                       cmocka_unit_test(test_rooted_mismatch)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

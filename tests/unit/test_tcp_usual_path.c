@@ -178,37 +178,59 @@ static void test_named_eager(void **state)
     assert_false(made.sliced);
 }
 
-/* Returns whether an operation with splits runs natively, not as a plan. */
-static bool takes_splits(int n, bool shares_cores, bool can_read_memory)
+/* Returns whether an operation whose blocks may differ in size runs natively, not as a plan. */
+static bool takes(tutti_op op, int n, bool shares_cores, bool can_read_memory)
 {
     struct end end[ENDS];
     struct small small;
     struct coll_op made = {0};
-    int64_t splits[ENDS] = {1, 2, 3};
     ends_open(end, ENDS);
     end[0].shm.shares_cores = shares_cores;
     end[0].shm.can_read_memory = can_read_memory;
     small_open(&end[0], &small, ENDS);
     small.coll.n = n;
-    tutti_tensor x = {small.x, 6, TUTTI_UINT8, {TUTTI_CPU, 0}};
-    tutti_op op = {.kind = TUTTI_ALL_TO_ALL, .dtype = TUTTI_UINT8, .n_in = 1, .n_out = 1, .in = &x, .out = &x};
-    op.in_splits = op.out_splits = splits;
-    bool takes = coll_describe(&small.coll, &op, &made);
-    if (takes) assert_int_equal(made.path, COLL_UNEVEN);
+    bool native = coll_describe(&small.coll, &op, &made);
+    if (native) assert_int_equal(made.path, COLL_UNEVEN);
     small.coll.n = ENDS;
     coll_close(&small.coll);
     ends_close(end, ENDS);
-    return takes;
+    return native;
 }
+
+static char memory[6];
+static const tutti_tensor all = {memory, 6, TUTTI_UINT8, {TUTTI_CPU, 0}};
 
 static void test_splits(void **state)
 {
+    static const int64_t splits[ENDS] = {1, 2, 3};
     (void)state;
-    assert_true(takes_splits(3, false, true));
-    assert_true(takes_splits(3, true, true));
-    assert_true(takes_splits(2, true, true));
-    assert_false(takes_splits(2, false, true)); /* two ranks with a core each exchange messages */
-    assert_false(takes_splits(3, false, false));
+    tutti_op op = {.kind = TUTTI_ALL_TO_ALL, .dtype = TUTTI_UINT8, .n_in = 1, .n_out = 1, .in = &all, .out = &all};
+    op.in_splits = op.out_splits = splits;
+    assert_true(takes(op, 3, false, true));
+    assert_true(takes(op, 3, true, true));
+    assert_true(takes(op, 2, true, true));
+    assert_false(takes(op, 2, false, true)); /* two ranks with a core each exchange messages */
+    assert_false(takes(op, 3, false, false));
+}
+
+/* Only the root has a list. */
+static void test_lists_of_the_root(void **state)
+{
+    const tutti_tensor list[ENDS] = {all, all, all};
+    (void)state;
+    for (int root = 0; root < 2; root++) {
+        tutti_op gather = {.kind = TUTTI_GATHER, .dtype = TUTTI_UINT8, .root = root, .list = true};
+        tutti_op scatter = {.kind = TUTTI_SCATTER, .dtype = TUTTI_UINT8, .root = root, .list = true};
+        gather.n_in = scatter.n_out = 1;
+        gather.in = scatter.out = &all;
+        if (root == 0) gather.n_out = scatter.n_in = ENDS, gather.out = scatter.in = list;
+        for (int n = 2; n <= ENDS; n++)
+            for (int shares = 0; shares < 2; shares++) {
+                assert_true(takes(gather, n, shares, true));
+                assert_true(takes(scatter, n, shares, true));
+                assert_false(takes(gather, n, shares, false));
+            }
+    }
 }
 
 int main(void)
@@ -216,7 +238,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reads),       cmocka_unit_test(test_copies),     cmocka_unit_test(test_lockstep),
         cmocka_unit_test(test_reduce),      cmocka_unit_test(test_runs_ahead), cmocka_unit_test(test_many_run_ahead),
-        cmocka_unit_test(test_named_eager), cmocka_unit_test(test_splits),
+        cmocka_unit_test(test_named_eager), cmocka_unit_test(test_splits),     cmocka_unit_test(test_lists_of_the_root),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

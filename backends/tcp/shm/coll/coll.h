@@ -119,9 +119,11 @@ struct coll_op {
         const tutti_tensor *in, *out;
         const int64_t *in_splits, *out_splits; /* elements of the blocks of a flat tensor; NULL: lists */
         size_t out_bytes;
-        int place;     /* of this rank's blocks: see uneven.c */
-        bool in_place; /* others still read the input while it is overwritten */
-        bool refused;  /* a rank's block has another size */
+        int place;         /* of this rank's blocks: see uneven.c */
+        bool in_place;     /* others still read the input while it is overwritten */
+        bool reads_first;  /* this rank posts its step once it has read */
+        bool reads_memory; /* blocks are in a rank's memory */
+        bool refused;      /* a rank's block has another size */
     } uneven;
     int64_t numel;         /* elements per block, or of the whole tensor if it has no blocks */
     size_t element, bytes; /* bytes of one element, and of numel elements */
@@ -172,6 +174,7 @@ struct coll_segment {
     int n_choices;
     /* Parts of fragment buffers: see fragment_parts.c. */
     int next_part[COLL_FRAGMENTS];             /* the one behind those that were used last in the buffer */
+    int own_part[COLL_FRAGMENTS];              /* the same for blocks of differing sizes, by this rank alone */
     uint64_t used[COLL_FRAGMENTS][COLL_PARTS]; /* the last step that used the part */
     LIST_ENTRY(coll_segment) link;             /* in the list of segments with pending operations */
     bool linked;
@@ -297,11 +300,15 @@ int coll_read_peer(struct coll_segment *segment, struct coll_op *op, int rank, v
 /* Fills in the rest of the description. */
 void coll_uneven_describe(const struct coll_segment *segment, const tutti_op *op, struct coll_op *made);
 void coll_uneven_post(struct coll_segment *segment, struct coll_op *op);
-/* Called once all ranks have posted their blocks: sets the number of steps.  Returns TUTTI_OK, or MISMATCH if a block's
- * size is not the expected one. */
+/* Copies this rank's block for itself, if it has one. */
+void coll_uneven_copy_own(const struct coll_segment *segment, const struct coll_op *op);
+/* Called once the awaited ranks have posted: sets the number of steps.  Returns TUTTI_OK, or MISMATCH if a block's size
+ * is not the expected one. */
 int coll_uneven_arrived(struct coll_segment *segment, struct coll_op *op);
 /* As coll_direct_run. */
 int coll_uneven_run(struct coll_segment *segment, struct coll_op *op);
+/* True if this rank of a gather or a scatter waits for those that read from it, or that it reads from. */
+bool coll_uneven_waits(const struct coll_op *op);
 /* True if others read the blocks from this rank's memory. */
 bool coll_uneven_exposes(const struct coll_op *op);
 

@@ -4,6 +4,7 @@
  * An operation takes the parts behind those that were used last in its step's buffer.  These have not been used for the
  * longest time, whatever the sizes of the operations.  A rank fills them once all ranks are finished with the last step
  * that used any of them.  All ranks assign the same parts, because they run the same operations in the same order.
+ * Only for blocks of differing sizes each rank assigns its own parts, and its table tells the others.
  */
 #include "tcp/shm/coll/parts.h"
 
@@ -16,7 +17,8 @@ int coll_parts_needed(const struct coll_segment *segment, const struct coll_op *
 {
     size_t blocks = op->kind == TUTTI_SCATTER ? (size_t)segment->n : 1; /* in the buffer, each in lines of its own */
     size_t bytes = (op->bytes + COLL_ALIGN - 1) / COLL_ALIGN * COLL_ALIGN * blocks;
-    size_t parts = (bytes + part_bytes(segment) - 1) / part_bytes(segment);
+    if (op->path == COLL_UNEVEN) bytes = op->in_bytes;
+    size_t parts = bytes / part_bytes(segment) + (bytes % part_bytes(segment) != 0);
     return parts <= COLL_PARTS / 2 ? (int)parts : 0;
 }
 
@@ -24,9 +26,10 @@ void coll_take_parts(struct coll_segment *segment, struct coll_op *op)
 {
     size_t fragment = op->first % COLL_FRAGMENTS;
     uint64_t *used = segment->used[fragment], last = segment->whole, most = COLL_FRAGMENTS * COLL_PARTS;
-    op->part = segment->next_part[fragment];
+    int *next = op->path == COLL_UNEVEN ? &segment->own_part[fragment] : &segment->next_part[fragment];
+    op->part = *next;
     if (op->part + op->parts > COLL_PARTS) op->part = 0;
-    segment->next_part[fragment] = op->part + op->parts;
+    *next = op->part + op->parts;
     for (int i = op->part; i < op->part + op->parts; i++) {
         if (used[i] > last) last = used[i];
         used[i] = op->first;

@@ -43,16 +43,18 @@ static bool accept_list(const struct coll_segment *segment, const tutti_op *op, 
 /* True if the blocks may differ in size, so that the operation takes COLL_UNEVEN or runs as a plan. */
 static bool is_uneven(const tutti_op *op, int n)
 {
+    if (op->kind == TUTTI_ALL_GATHER) return op->list && !is_even(op->out, n);
     if (op->kind == TUTTI_ALL_TO_ALL) return op->list || op->in_splits != NULL;
-    return op->kind == TUTTI_ALL_GATHER && op->list && !is_even(op->out, n);
+    return op->list && tutti_kind_has_root(op->kind);
 }
 
 /* Takes blocks of differing sizes if all ranks may read each other's memory: no rank knows whether those of the others
- * fit their buffers.  Two ranks with a core each exchange messages, which they copy in and out at once. */
+ * fit their buffers.  Two ranks with a core each exchange messages, which they copy in and out at once, unless only one
+ * of them has blocks. */
 static bool accept_uneven(const struct coll_segment *segment, const tutti_op *op, struct coll_op *made)
 {
     const tutti_path_row *row = tutti_path_find(segment->choices, segment->n_choices, op->kind, 0);
-    bool is_pair = segment->n == 2 && !segment->shm->shares_cores;
+    bool is_pair = segment->n == 2 && !segment->shm->shares_cores && !tutti_kind_has_root(op->kind);
     if (is_pair || !segment->shm->can_read_memory || (row != NULL && row->path == TUTTI_PATH_PLAN)) return false;
     coll_uneven_describe(segment, op, made);
     return true;
@@ -332,6 +334,10 @@ void coll_set_awaited(const struct coll_segment *segment, struct coll_op *op)
 {
     bool is_root = op->root == segment->rank, from_root = coll_is_from_root(op->kind), is_last = coll_is_last(op);
     bool all = awaits_all(op) || (is_root && (is_last || !from_root)), only_root = !all && (is_last || from_root);
+    if (op->path == COLL_UNEVEN && tutti_kind_has_root(op->kind)) {
+        all = is_root && coll_uneven_waits(op);
+        only_root = !is_root && coll_uneven_waits(op);
+    }
     op->awaits_from = only_root ? op->root : 0;
     op->awaits_to = all ? segment->n : only_root ? op->root + 1 : 0;
 }

@@ -47,9 +47,9 @@ static void own_next(const struct coll_segment *segment, const struct coll_op *o
     own_lines(coll_small_of(segment, segment->rank, next_step(op)), op->in_bytes);
 }
 
-static void post_step(struct coll_segment *segment, struct coll_op *op)
+/* Fills this rank's buffers for the next step. */
+static void fill_step(struct coll_segment *segment, struct coll_op *op)
 {
-    struct coll_slot *slot = coll_slot_of(segment, segment->rank, next_step(op));
     switch (op->path) {
     case COLL_EAGER:
         coll_eager_post(segment, op);
@@ -67,10 +67,26 @@ static void post_step(struct coll_segment *segment, struct coll_op *op)
     case COLL_NO_PATH:
         break; /* not begun */
     }
+}
+
+static void publish_step(struct coll_segment *segment, const struct coll_op *op, uint64_t step)
+{
+    struct coll_slot *slot = coll_slot_of(segment, segment->rank, step);
     slot->fingerprint = op->request->fingerprint;
-    atomic_store_explicit(&slot->step, next_step(op), memory_order_release); /* release: publishes the control slot */
+    /* release: publishes the control slot; after what this rank has read before */
+    atomic_store_explicit(&slot->step, step, memory_order_release);
     for (int i = 0; i < segment->n; i++)
         if (i != segment->rank) shm_wake(segment->shm, segment->local_rank[i]);
+}
+
+/* Posts the next step.  A rank that reads first only makes sure that it can: see end_reads. */
+static void post_step(struct coll_segment *segment, struct coll_op *op)
+{
+    if (!op->uneven.reads_first) {
+        fill_step(segment, op);
+        publish_step(segment, op, next_step(op));
+    }
+    if (op->path == COLL_UNEVEN && op->at == 0 && tutti_kind_has_root(op->kind)) coll_uneven_copy_own(segment, op);
     op->posted++;
     own_next(segment, op);
 }
@@ -201,6 +217,24 @@ static int start_op(struct coll_segment *segment, struct coll_op *op)
     return TUTTI_OK;
 }
 
+/* Posts the step of a rank that has read.  What it has read from memory counts only if the step there has not been
+ * withdrawn, and the rank not been replaced.  Returns TUTTI_OK, 1 if it must wait again, or an error. */
+static int end_reads(struct coll_segment *segment, struct coll_op *op)
+{
+    if (op->uneven.reads_memory) {
+        int status = check_alive(segment, op);
+        if (status != TUTTI_OK) return status;
+        for (int i = op->awaits_from; i < op->awaits_to; i++) {
+            if (i == segment->rank || coll_has_posted(segment, i, step_of(op))) continue;
+            op->arrived = false;
+            op->peer = i;
+            return 1;
+        }
+    }
+    publish_step(segment, op, step_of(op));
+    return TUTTI_OK;
+}
+
 /* Makes way for the next operation. */
 static void end_steps(struct coll_segment *segment, const struct coll_op *op)
 {
@@ -267,7 +301,8 @@ static int run_steps(struct coll_segment *segment, struct coll_op *op, bool *mov
         status = run_step(segment, op);
         if (status < 0) return status;
         *moved = true;
-        if (status == 1) return 1;
+        if (status == TUTTI_OK && op->uneven.reads_first) status = end_reads(segment, op);
+        if (status != TUTTI_OK) return status;
         if (++op->at == op->steps) return TUTTI_OK;
         begin_step(segment, op);
     }

@@ -1,14 +1,19 @@
-/* Blocks of differing sizes, where a rank knows its own alone: all_to_all with splits or lists, all_gather of lists.
+/* Blocks of differing sizes, where a rank knows its own alone: all_to_all with splits or lists, all_gather, gather and
+ * scatter of lists.
  *
- * Each rank puts a table into the step's eager buffer: where its block for each rank is, and how large.  Blocks follow
- * the table if they fit, or go to the step's fragment buffer.  Larger ones stay where they are, and the others read
- * them from there.  If any rank's do, which all see, a second step says that a rank has read all it needs.
+ * Each rank that has blocks for others puts a table into the step's small or eager buffer: where its block for each
+ * rank is, and how large.  Blocks follow the table if they fit, or go to the step's fragment buffer.  Larger ones stay
+ * where they are, and the others read them from there.  If any rank's do, which all see, a second step says that a rank
+ * has read all it needs.
+ *
+ * In a gather and a scatter there is one step.  A rank either has blocks for others, or reads some.  If it reads, it
+ * posts the step once it has read.  The others wait for that only if their blocks are read from memory.
  */
 #include <string.h>
 
 #include "tcp/shm/coll/parts.h"
 
-enum place { IN_EAGER = 1, IN_FRAGMENT, IN_MEMORY };
+enum place { NOWHERE, IN_SMALL, IN_EAGER, IN_FRAGMENT, IN_MEMORY };
 
 enum {
     READ_MIN = 16 << 10, /* mean bytes of a block from which ranks with a core each prefer to read memory */
@@ -36,39 +41,93 @@ static struct block block_of(const tutti_tensor *tensors, const int64_t *splits,
     return (struct block){data, (size_t)splits[i] * element};
 }
 
+/* True if all other ranks get the same block. */
+static bool is_same_for_all(const struct coll_op *op)
+{
+    return op->kind == TUTTI_ALL_GATHER || op->kind == TUTTI_GATHER;
+}
+
 /* Returns the block for a rank, and the place for the block of one. */
 static struct block in_block(const struct coll_op *op, int rank)
 {
-    bool same = op->kind == TUTTI_ALL_GATHER; /* for all ranks */
-    return block_of(op->uneven.in, op->uneven.in_splits, op->element, same ? 0 : rank);
+    return block_of(op->uneven.in, op->uneven.in_splits, op->element, is_same_for_all(op) ? 0 : rank);
 }
 
 static struct block out_block(const struct coll_op *op, int rank)
 {
-    return block_of(op->uneven.out, op->uneven.out_splits, op->element, rank);
+    return block_of(op->uneven.out, op->uneven.out_splits, op->element, op->kind == TUTTI_SCATTER ? 0 : rank);
 }
 
+/* Returns how many blocks this rank has for others, with one for itself that it has in the same list. */
 static int count_in(const struct coll_segment *segment, const struct coll_op *op)
 {
-    return op->kind == TUTTI_ALL_GATHER ? 1 : segment->n;
+    if (op->uneven.reads_first) return 0;
+    return is_same_for_all(op) ? 1 : segment->n;
 }
 
+static int count_out(const struct coll_segment *segment, const struct coll_op *op)
+{
+    if (op->kind == TUTTI_SCATTER) return 1;
+    return op->kind == TUTTI_GATHER && op->root != segment->rank ? 0 : segment->n;
+}
+
+/* Returns the bytes of a rank's table. */
 static size_t table_bytes(const struct coll_segment *segment, const struct coll_op *op)
 {
-    return (size_t)count_in(segment, op) * sizeof(struct entry);
+    return (is_same_for_all(op) ? 1 : (size_t)segment->n) * sizeof(struct entry);
+}
+
+/* True if tables are in small buffers, not in eager ones. */
+static bool has_small_table(const struct coll_segment *segment, const struct coll_op *op)
+{
+    return table_bytes(segment, op) <= COLL_SMALL;
+}
+
+/* Returns the part of a buffer that a table leaves. */
+static size_t left_by_table(const struct coll_segment *segment, const struct coll_op *op, size_t capacity)
+{
+    size_t table = table_bytes(segment, op);
+    return table < capacity ? capacity - table : 0;
 }
 
 static enum place place_of(const struct coll_segment *segment, const struct coll_op *op)
 {
-    if (op->in_bytes <= segment->eager_bytes - table_bytes(segment, op)) return IN_EAGER;
+    bool small_table = has_small_table(segment, op);
+    if (op->uneven.reads_first) return NOWHERE;
+    if (op->in_bytes <= left_by_table(segment, op, COLL_SMALL)) return IN_SMALL;
+    if (op->parts > 0) return IN_FRAGMENT;
+    if (op->in_bytes <= (small_table ? segment->eager_bytes : left_by_table(segment, op, segment->eager_bytes)))
+        return IN_EAGER;
     bool is_large = op->in_bytes / (size_t)count_in(segment, op) >= READ_MIN && !segment->shm->shares_cores;
     return op->in_bytes <= segment->fragment_bytes && !is_large ? IN_FRAGMENT : IN_MEMORY;
+}
+
+/* Returns the parts of a fragment buffer with which the rank can run ahead, or 0. */
+static int parts_of(const struct coll_segment *segment, const struct coll_op *op)
+{
+    if (!segment->shm->shares_cores || !tutti_kind_has_root(op->kind) || !op->has_input) return 0;
+    return has_small_table(segment, op) ? coll_parts_needed(segment, op) : 0;
+}
+
+/* Returns the steps until the buffers are reused. */
+static uint64_t depth_of(const struct coll_segment *segment, const struct coll_op *op)
+{
+    if (op->uneven.place == IN_FRAGMENT) return COLL_FRAGMENTS;
+    bool eager = op->uneven.place == IN_EAGER || !has_small_table(segment, op);
+    return eager ? COLL_EAGER_BUFFERS - COLL_AHEAD : COLL_SMALL_BUFFERS - COLL_RUN_AHEAD;
 }
 
 /* Blocks of a list may be the same memory, so that together they exceed a size_t of 32 bits. */
 static size_t add(size_t a, size_t b)
 {
     return b > SIZE_MAX - a ? SIZE_MAX : a + b;
+}
+
+/* True if the rank only reads: the root of a gather, and the others in a scatter. */
+static bool is_rooted_reader(const tutti_op *op, int rank)
+{
+    if (!tutti_kind_has_root(op->kind)) return false;
+    return (op->root == rank) == (op->kind == TUTTI_GATHER);
 }
 
 void coll_uneven_describe(const struct coll_segment *segment, const tutti_op *op, struct coll_op *made)
@@ -79,16 +138,25 @@ void coll_uneven_describe(const struct coll_segment *segment, const tutti_op *op
                              .out = op->out,
                              .in_splits = op->in_splits,
                              .out_splits = op->out_splits,
-                             .in_place = op->kind == TUTTI_ALL_TO_ALL && tutti_op_is_in_place(op, segment->rank)};
+                             .in_place = op->kind == TUTTI_ALL_TO_ALL && tutti_op_is_in_place(op, segment->rank),
+                             .reads_first = is_rooted_reader(op, segment->rank)};
     made->element = (size_t)tutti_dtype_bytes(op->dtype);
     made->dtype = op->dtype;
     made->root = op->root;
-    made->has_input = true;
+    made->has_input = !made->uneven.reads_first;
     for (int i = 0; i < count_in(segment, made); i++) made->in_bytes = add(made->in_bytes, in_block(made, i).bytes);
-    for (int i = 0; i < segment->n; i++) made->uneven.out_bytes = add(made->uneven.out_bytes, out_block(made, i).bytes);
+    for (int i = 0; i < count_out(segment, made); i++)
+        made->uneven.out_bytes = add(made->uneven.out_bytes, out_block(made, i).bytes);
+    made->parts = parts_of(segment, made);
     made->uneven.place = place_of(segment, made);
-    made->depth = made->uneven.place == IN_FRAGMENT ? COLL_FRAGMENTS : COLL_EAGER_BUFFERS - COLL_AHEAD;
+    if (made->uneven.place != IN_FRAGMENT) made->parts = 0;
+    made->depth = depth_of(segment, made);
     made->steps = 1;
+}
+
+bool coll_uneven_waits(const struct coll_op *op)
+{
+    return op->uneven.reads_first || op->uneven.place == IN_MEMORY;
 }
 
 bool coll_uneven_exposes(const struct coll_op *op)
@@ -96,31 +164,62 @@ bool coll_uneven_exposes(const struct coll_op *op)
     return op->uneven.place == IN_MEMORY;
 }
 
-/* ---- posting -------------------------------------------------------------------------------------------------- */
+/* ---- buffers ------------------------------------------------------------------------------------------------ */
 
-/* Returns where blocks are copied to, or NULL if they stay in memory.  Blocks in place are overwritten while others
- * still read, so these get a copy. */
-static char *copies_of(const struct coll_segment *segment, const struct coll_op *op)
+struct buffer {
+    char *data;
+    size_t capacity;
+};
+
+/* Returns the buffer of a step that a place other than memory stands for. */
+static struct buffer buffer_of(const struct coll_segment *segment, int rank, uint64_t step, enum place place)
 {
-    if (op->uneven.place == IN_EAGER)
-        return coll_eager_of(segment, segment->rank, op->first) + table_bytes(segment, op);
-    if (op->uneven.place == IN_FRAGMENT) return coll_fragment_of(segment, segment->rank, op->first);
-    return op->uneven.in_place ? segment->result : NULL;
+    if (place == IN_FRAGMENT) return (struct buffer){coll_fragment_of(segment, rank, step), segment->fragment_bytes};
+    if (place == IN_SMALL) return (struct buffer){coll_small_of(segment, rank, step), COLL_SMALL};
+    return (struct buffer){coll_eager_of(segment, rank, step), segment->eager_bytes};
 }
+
+static struct entry *table_of(const struct coll_segment *segment, const struct coll_op *op, int rank)
+{
+    enum place place = has_small_table(segment, op) ? IN_SMALL : IN_EAGER;
+    return (struct entry *)(void *)buffer_of(segment, rank, op->first, place).data;
+}
+
+/* Returns where in its buffer this rank puts its blocks. */
+static size_t offset_of(const struct coll_segment *segment, const struct coll_op *op)
+{
+    if (op->parts > 0) return (size_t)(coll_parts_at(segment, op, 0) - coll_fragment_of(segment, 0, op->first));
+    bool behind_table = op->uneven.place == (has_small_table(segment, op) ? IN_SMALL : IN_EAGER);
+    return behind_table ? table_bytes(segment, op) : 0;
+}
+
+/* ---- posting -------------------------------------------------------------------------------------------------- */
 
 /* True for this rank's block for itself, which no other rank reads. */
 static bool stays(const struct coll_segment *segment, const struct coll_op *op, int i)
 {
-    return op->kind == TUTTI_ALL_TO_ALL && i == segment->rank;
+    return !is_same_for_all(op) && i == segment->rank;
+}
+
+/* Returns where the blocks are copied to, or NULL if they stay in memory.  Blocks in place are overwritten while others
+ * still read, so these get a copy.  Sets *at to what a table says of it. */
+static char *copies_of(const struct coll_segment *segment, const struct coll_op *op, uint64_t *at)
+{
+    if (op->uneven.place == IN_MEMORY) {
+        char *copies = op->uneven.in_place ? segment->result : NULL;
+        *at = (uint64_t)(uintptr_t)copies;
+        return copies;
+    }
+    *at = offset_of(segment, op);
+    return buffer_of(segment, segment->rank, op->first, (enum place)op->uneven.place).data + *at;
 }
 
 void coll_uneven_post(struct coll_segment *segment, struct coll_op *op)
 {
     if (op->at > 0) return; /* all has been read */
-    struct entry *table = (struct entry *)(void *)coll_eager_of(segment, segment->rank, op->first);
-    char *to = copies_of(segment, op);
-    uint64_t at = op->uneven.place == IN_EAGER ? table_bytes(segment, op) : 0;
-    if (op->uneven.place == IN_MEMORY) at = (uint64_t)(uintptr_t)to;
+    uint64_t at;
+    char *to = copies_of(segment, op, &at);
+    struct entry *table = table_of(segment, op, segment->rank);
     for (int i = 0; i < count_in(segment, op); i++) {
         struct block block = in_block(op, i);
         table[i] = (struct entry){to != NULL ? at : (uint64_t)(uintptr_t)block.data, block.bytes};
@@ -132,19 +231,27 @@ void coll_uneven_post(struct coll_segment *segment, struct coll_op *op)
     coll_slot_of(segment, segment->rank, op->first)->in = (uint64_t)op->uneven.place;
 }
 
+void coll_uneven_copy_own(const struct coll_segment *segment, const struct coll_op *op)
+{
+    if (tutti_kind_has_root(op->kind) && op->root != segment->rank) return;
+    struct block from = in_block(op, segment->rank), to = out_block(op, segment->rank);
+    if (to.bytes > 0 && from.data != to.data) tutti_copy(to.data, from.data, to.bytes);
+}
+
 /* ---- reading -------------------------------------------------------------------------------------------------- */
 
-static uint64_t place_at(const struct coll_segment *segment, const struct coll_op *op, int rank)
+/* Returns where a rank's blocks are.  Any value but IN_MEMORY names a buffer, as the peer may write what it likes. */
+static enum place place_at(const struct coll_segment *segment, const struct coll_op *op, int rank)
 {
-    return coll_slot_of(segment, rank, op->first)->in;
+    return (enum place)coll_slot_of(segment, rank, op->first)->in;
 }
 
 /* Returns a rank's block for this one.  Its fields are the peer's. */
 static struct entry entry_of(const struct coll_segment *segment, const struct coll_op *op, int rank)
 {
     /* volatile: each field is read once, because the peer may change it */
-    const volatile struct entry *table = (const void *)coll_eager_of(segment, rank, op->first);
-    int i = op->kind == TUTTI_ALL_GATHER ? 0 : segment->rank;
+    const volatile struct entry *table = table_of(segment, op, rank);
+    int i = is_same_for_all(op) ? 0 : segment->rank;
     return (struct entry){table[i].at, table[i].bytes};
 }
 
@@ -161,14 +268,16 @@ static int refuse_size(const struct coll_segment *segment, struct coll_op *op, i
 /* If a rank fails here, no other one that reads memory completes, because this one never takes the second step. */
 int coll_uneven_arrived(struct coll_segment *segment, struct coll_op *op)
 {
-    op->steps = 1;
-    for (int i = 0; i < segment->n; i++)
-        if (place_at(segment, op, i) == IN_MEMORY) op->steps = MEMORY_STEPS;
-    for (int i = 0; i < segment->n; i++) {
-        uint64_t bytes = i == segment->rank ? out_block(op, i).bytes : entry_of(segment, op, i).bytes;
-        if (bytes == out_block(op, i).bytes) continue;
-        return refuse_size(segment, op, i, bytes);
+    bool rooted = tutti_kind_has_root(op->kind), in_memory = op->uneven.place == IN_MEMORY;
+    if (rooted && !op->uneven.reads_first) return TUTTI_OK; /* the others have read */
+    for (int i = op->awaits_from; i < op->awaits_to; i++) {
+        if (i == segment->rank) continue;
+        uint64_t bytes = entry_of(segment, op, i).bytes;
+        if (bytes != out_block(op, i).bytes) return refuse_size(segment, op, i, bytes);
+        in_memory |= place_at(segment, op, i) == IN_MEMORY;
     }
+    op->steps = in_memory && !rooted ? MEMORY_STEPS : 1;
+    op->uneven.reads_memory = in_memory;
     return TUTTI_OK;
 }
 
@@ -176,10 +285,8 @@ int coll_uneven_arrived(struct coll_segment *segment, struct coll_op *op)
 static const char *find_in_buffer(const struct coll_segment *segment, const struct coll_op *op, int rank, uint64_t at,
                                   size_t bytes)
 {
-    bool eager = place_at(segment, op, rank) == IN_EAGER;
-    size_t capacity = eager ? segment->eager_bytes : segment->fragment_bytes;
-    if (at > capacity || bytes > capacity - at) return NULL;
-    return (eager ? coll_eager_of(segment, rank, op->first) : coll_fragment_of(segment, rank, op->first)) + at;
+    struct buffer buffer = buffer_of(segment, rank, op->first, place_at(segment, op, rank));
+    return at > buffer.capacity || bytes > buffer.capacity - at ? NULL : buffer.data + at;
 }
 
 /* Takes a part of a rank's block. */
@@ -202,17 +309,22 @@ static int take(struct coll_segment *segment, struct coll_op *op, int rank, stru
     return TUTTI_OK;
 }
 
+static bool reads_from(const struct coll_op *op, int rank)
+{
+    return coll_awaits_rank(op, rank) && (op->uneven.reads_first || !tutti_kind_has_root(op->kind));
+}
+
 int coll_uneven_run(struct coll_segment *segment, struct coll_op *op)
 {
     for (; op->peer < segment->n - 1; op->peer++, op->done = 0) {
         int rank = (segment->rank + 1 + op->peer) % segment->n;
+        if (!reads_from(op, rank)) continue;
         struct block block = out_block(op, rank);
         if (block.bytes == 0) continue;
         int status = take(segment, op, rank, block);
         if (status != TUTTI_OK) return status;
         if (op->done < block.bytes) return 1;
     }
-    struct block from = in_block(op, segment->rank), to = out_block(op, segment->rank);
-    if (to.bytes > 0 && from.data != to.data) tutti_copy(to.data, from.data, to.bytes);
+    if (!tutti_kind_has_root(op->kind)) coll_uneven_copy_own(segment, op);
     return TUTTI_OK;
 }
