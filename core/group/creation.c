@@ -116,9 +116,9 @@ static int begin_locked(struct tutti_group *group, const struct group_args *args
                      &(struct creation_terms){group->global_ranks, group->size, &group->names, group->own_algorithm});
     if (args->number > parent->called) parent->called = args->number;
     if (ready != TUTTI_OK) refuse(creation, ready);
+    creation_receive_early(creation); /* first: a member may have left since it sent the verdict */
     propose(creation);
     check_lost(creation);
-    creation_receive_early(creation);
     return TUTTI_OK;
 }
 

@@ -363,6 +363,27 @@ static void test_late_use(void **state)
     procs_run_ranks(2, rank_of_late_use, NULL);
 }
 
+/* The first two disagree, and leave.  The last one calls afterwards and gets the same error. */
+static int rank_of_late_call(int rank, int size, void *argument)
+{
+    tutti_group_opts opts = {.algorithm = rank == 1 ? "all_reduce=ring" : NULL};
+    tutti_group *group = NULL;
+    (void)argument;
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    EXPECT(tutti_barrier(NULL) == TUTTI_OK);
+    for (int i = 0; rank == 2 && i < 2; i++) proc_wait_for_step(i, 1);
+    EXPECT_ERROR(tutti_new_group((int[]){0, 1, 2}, size, &opts, &group), TUTTI_ERR_MISMATCH, "algorithm all_reduce");
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    proc_set_step(1);
+    return 0;
+}
+
+static void test_late_call(void **state)
+{
+    shm(*state != NULL);
+    procs_run_ranks(3, rank_of_late_call, NULL);
+}
+
 int main(void)
 {
 #define BOTH(test)                                                                                                     \
@@ -373,6 +394,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         BOTH(test_lists_differ), BOTH(test_backends_differ), BOTH(test_split_against_group), BOTH(test_absent),
         BOTH(test_dies),         BOTH(test_stopped),         BOTH(test_split_stopped),       BOTH(test_circle),
-        BOTH(test_late_use)};
+        BOTH(test_late_use),     BOTH(test_late_call)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
