@@ -309,6 +309,8 @@ int coll_uneven_arrived(struct coll_segment *segment, struct coll_op *op);
 int coll_uneven_run(struct coll_segment *segment, struct coll_op *op);
 /* True if this rank of a gather or a scatter waits for those that read from it, or that it reads from. */
 bool coll_uneven_waits(const struct coll_op *op);
+/* True if a rank's blocks are in its memory. */
+bool coll_uneven_is_in_memory(const struct coll_segment *segment, const struct coll_op *op, int rank);
 /* True if others read the blocks from this rank's memory. */
 bool coll_uneven_exposes(const struct coll_op *op);
 

@@ -218,18 +218,19 @@ static int start_op(struct coll_segment *segment, struct coll_op *op)
 }
 
 /* Posts the step of a rank that has read.  What it has read from memory counts only if the step there has not been
- * withdrawn, and the rank not been replaced.  Returns TUTTI_OK, 1 if it must wait again, or an error. */
+ * withdrawn, and the rank not been replaced.  Other ranks may have completed the operation and exited.  Returns
+ * TUTTI_OK, 1 if it must wait again, or an error. */
 static int end_reads(struct coll_segment *segment, struct coll_op *op)
 {
-    if (op->uneven.reads_memory) {
-        int status = check_alive(segment, op);
+    if (op->uneven.reads_memory) shm_check_liveness(segment->shm); /* includes an acquire fence: see check_alive */
+    for (int i = op->awaits_from; i < op->awaits_to; i++) {
+        if (i == segment->rank || !coll_uneven_is_in_memory(segment, op, i)) continue;
+        int status = coll_lost(segment, i);
         if (status != TUTTI_OK) return status;
-        for (int i = op->awaits_from; i < op->awaits_to; i++) {
-            if (i == segment->rank || coll_has_posted(segment, i, step_of(op))) continue;
-            op->arrived = false;
-            op->peer = i;
-            return 1;
-        }
+        if (coll_has_posted(segment, i, step_of(op))) continue;
+        op->arrived = false;
+        op->peer = i;
+        return 1;
     }
     publish_step(segment, op, step_of(op));
     return TUTTI_OK;
@@ -295,6 +296,7 @@ static int run_steps(struct coll_segment *segment, struct coll_op *op, bool *mov
             if (op->probes && op->at == 0) status = continue_after_probe(segment, op);
             if (op->path == COLL_UNEVEN && op->at == 0) status = coll_uneven_arrived(segment, op);
             op->arrived = status == TUTTI_OK; /* not after a failure, which must be found again: see coll_begin */
+            if (!op->arrived) op->peer = op->awaits_from;
             if (status != TUTTI_OK) return status;
         }
         if (worked) return 1; /* at most one chunk per call */

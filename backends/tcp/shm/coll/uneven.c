@@ -246,6 +246,11 @@ static enum place place_at(const struct coll_segment *segment, const struct coll
     return (enum place)coll_slot_of(segment, rank, op->first)->in;
 }
 
+bool coll_uneven_is_in_memory(const struct coll_segment *segment, const struct coll_op *op, int rank)
+{
+    return place_at(segment, op, rank) == IN_MEMORY;
+}
+
 /* Returns a rank's block for this one.  Its fields are the peer's. */
 static struct entry entry_of(const struct coll_segment *segment, const struct coll_op *op, int rank)
 {
