@@ -1,0 +1,206 @@
+/* Gathers and scatters of lists: the behaviour of a rank that reads while another one gives up, closes its link or
+ * leaves.  One thread drives all ranks. */
+#include <unistd.h>
+
+#include "unit/shm_ends.h"
+
+enum { LARGE = COLL_READ_MOST / 8 * 2, SMALL = 5 }; /* two turns are needed to read LARGE elements */
+
+struct side {
+    struct coll_segment coll;
+    struct coll_list running;
+    int64_t own[LARGE + 1], all[ENDS][LARGE + 1];
+    tutti_tensor one, list[ENDS];
+    tutti_request request;
+    int ended;
+};
+
+static struct end end[ENDS];
+static struct side side[ENDS];
+
+static void open_sides(void)
+{
+    ends_open(end, ENDS);
+    for (int i = 0; i < ENDS; i++) {
+        end[i].shm.can_read_memory = true;
+        for (int k = 0; k < ENDS; k++) end[i].shm.peer[k].pid = getpid();
+        LIST_INIT(&side[i].running);
+        coll_open(&side[i].coll, &end[i].shm, COLL_FIRST, i, ENDS, (int32_t[]){0, 1, 2});
+        assert_int_equal(side[i].coll.state, COLL_READY);
+        for (int64_t k = 0; k <= LARGE; k++) {
+            side[i].own[k] = i * 1000 + k;
+            for (int j = 0; j < ENDS; j++) side[i].all[j][k] = i * 1000 + j * 100000 + k;
+        }
+    }
+}
+
+static void close_sides(void)
+{
+    for (int i = 0; i < ENDS; i++) coll_close(&side[i].coll);
+    ends_close(end, ENDS);
+}
+
+/* Begins a gather or a scatter with this many elements in the blocks that the rank knows. */
+static void begin(int rank, tutti_kind kind, int root, const int64_t numel[ENDS])
+{
+    struct side *it = &side[rank];
+    tutti_tensor x = {it->own, numel[rank], TUTTI_INT64, {TUTTI_CPU, 0}};
+    it->one = x;
+    for (int i = 0; i < ENDS; i++) {
+        x.data = it->all[i];
+        x.numel = numel[i];
+        it->list[i] = x;
+    }
+    bool gathers = kind == TUTTI_GATHER, is_root = rank == root;
+    tutti_op op = {.kind = kind,
+                   .dtype = TUTTI_INT64,
+                   .root = root,
+                   .list = true,
+                   .n_in = gathers   ? 1
+                           : is_root ? ENDS
+                                     : 0,
+                   .n_out = !gathers  ? 1
+                            : is_root ? ENDS
+                                      : 0,
+                   .in = gathers   ? &it->one
+                         : is_root ? it->list
+                                   : NULL,
+                   .out = !gathers  ? &it->one
+                          : is_root ? it->list
+                                    : NULL};
+    it->ended = 0;
+    it->request = (tutti_request){.fingerprint = 7, .owner = &it->ended};
+    if (coll_begin(&it->coll, &op, &it->request, &it->running) == TUTTI_REQUEST_DONE) it->ended = 1;
+}
+
+static void turns(int rank)
+{
+    for (int i = 0; i < 4; i++) coll_progress(&side[rank].running);
+}
+
+static const int64_t large[ENDS] = {LARGE, LARGE, LARGE}, small[ENDS] = {SMALL, SMALL, SMALL};
+
+/* Lets rank 1 read the first half of its block from rank 0's memory: as root of a gather, or in a scatter. */
+static void begin_to_read(tutti_kind kind)
+{
+    int root = kind == TUTTI_GATHER;
+    side[1].coll.shm->polls = 0; /* else it would read all at once */
+    begin(0, kind, root, large);
+    if (root == 1) begin(2, kind, root, large);
+    begin(1, kind, root, large);
+    assert_true(TAILQ_FIRST(&side[1].coll.ops)->arrived && side[1].ended == 0 && side[0].ended == 0);
+    if (root == 0) assert_int_equal(TAILQ_FIRST(&side[1].coll.ops)->done, LARGE * 8 / 2);
+}
+
+static const tutti_kind kinds[] = {TUTTI_GATHER, TUTTI_SCATTER};
+
+/* No rank has completed before all have read. */
+static void test_completes(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        bool gathers = kinds[i] == TUTTI_GATHER;
+        open_sides();
+        begin_to_read(kinds[i]);
+        turns(0);
+        assert_int_equal(side[0].ended, 0);
+        turns(1);
+        assert_int_equal(side[1].ended, 1);
+        if (!gathers) { /* rank 2 has yet to read */
+            turns(0);
+            assert_int_equal(side[0].ended, 0);
+            begin(2, kinds[i], 0, large);
+            turns(2);
+        }
+        turns(0);
+        turns(2);
+        assert_true(side[0].ended == 1 && side[2].ended == 1);
+        for (int64_t k = 0; k < LARGE; k++)
+            assert_int_equal(gathers ? side[1].all[0][k] : side[1].own[k], gathers ? k : 100000 + k);
+        close_sides();
+    }
+}
+
+/* The program may overwrite the memory of a rank that gave up, so the reader must not use what it read there. */
+static void test_gives_up_while_it_is_read(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        open_sides();
+        begin_to_read(kinds[i]);
+        assert_true(coll_cancel(&side[0].coll, &side[0].request));
+        memset(side[0].own, 0x55, sizeof side[0].own);
+        memset(side[0].all, 0x55, sizeof side[0].all);
+        turns(1);
+        assert_int_equal(side[1].ended, 0);
+        assert_false(coll_is_ready(&side[1].running));
+        bool ranks[ENDS] = {false};
+        coll_awaits(&side[1].coll, &side[1].request, ranks);
+        assert_true(ranks[0] && !ranks[1] && !ranks[2]);
+        turns(2);
+        assert_true(side[2].ended == 0); /* in the gather, its block has not been taken for good */
+        close_sides();
+    }
+}
+
+/* Another process may have the pid of a rank that has closed its link. */
+static void test_closes_while_it_is_read(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        open_sides();
+        begin_to_read(kinds[i]);
+        atomic_store(&end[1].shm.peer[0].in->closed, 1);
+        turns(1);
+        assert_int_equal(side[1].ended, TUTTI_ERR_PEER_LOST);
+        turns(2);
+        assert_int_equal(side[2].ended, 0);
+        close_sides();
+    }
+}
+
+/* A rank whose block is in a buffer may leave before it has been read. */
+static void test_leaves_when_it_is_done(void **state)
+{
+    (void)state;
+    open_sides();
+    begin(0, TUTTI_GATHER, 1, large);
+    begin(2, TUTTI_GATHER, 1, small);
+    assert_true(side[2].ended == 1 && side[0].ended == 0);
+    atomic_store(&end[1].shm.peer[2].in->closed, 1);
+    begin(1, TUTTI_GATHER, 1, (int64_t[ENDS]){LARGE, SMALL, SMALL});
+    turns(1);
+    assert_int_equal(side[1].ended, 1);
+    for (int k = 0; k < SMALL; k++) assert_int_equal(side[1].all[2][k], 2000 + k);
+    turns(0);
+    assert_int_equal(side[0].ended, 1);
+    close_sides();
+}
+
+/* The first call finds that a block has another size.  So must the next one, without waiting for other ranks. */
+static void test_refuses_again(void **state)
+{
+    const int64_t more[ENDS] = {SMALL + 1, SMALL + 1, SMALL};
+    (void)state;
+    open_sides();
+    begin(2, TUTTI_SCATTER, 2, more);
+    assert_int_equal(side[2].ended, 1);
+    for (int i = 0; i < 2; i++) {
+        begin(i, TUTTI_SCATTER, 2, small);
+        turns(i);
+        assert_int_equal(side[i].ended, TUTTI_ERR_MISMATCH);
+    }
+    close_sides();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_completes),
+        cmocka_unit_test(test_gives_up_while_it_is_read),
+        cmocka_unit_test(test_closes_while_it_is_read),
+        cmocka_unit_test(test_leaves_when_it_is_done),
+        cmocka_unit_test(test_refuses_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
