@@ -311,6 +311,8 @@ int coll_uneven_run(struct coll_segment *segment, struct coll_op *op);
 bool coll_uneven_waits(const struct coll_op *op);
 /* True if a rank's blocks are in its memory. */
 bool coll_uneven_is_in_memory(const struct coll_segment *segment, const struct coll_op *op, int rank);
+/* True if this rank's blocks are in a fragment buffer. */
+bool coll_uneven_is_in_fragment(const struct coll_op *op);
 /* True if others read the blocks from this rank's memory. */
 bool coll_uneven_exposes(const struct coll_op *op);
 

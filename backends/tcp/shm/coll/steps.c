@@ -240,7 +240,8 @@ static int end_reads(struct coll_segment *segment, struct coll_op *op)
 static void end_steps(struct coll_segment *segment, const struct coll_op *op)
 {
     segment->next = op->first + (uint64_t)op->steps;
-    if (op->path != COLL_EAGER && op->parts == 0) segment->whole = segment->next - 1;
+    bool may_use_fragment = op->path == COLL_UNEVEN ? coll_uneven_is_in_fragment(op) : op->path != COLL_EAGER;
+    if (may_use_fragment && op->parts == 0) segment->whole = segment->next - 1;
 }
 
 /* Continues once all ranks have declared whether their memory is shared. */

@@ -159,6 +159,11 @@ bool coll_uneven_waits(const struct coll_op *op)
     return op->uneven.reads_first || op->uneven.place == IN_MEMORY;
 }
 
+bool coll_uneven_is_in_fragment(const struct coll_op *op)
+{
+    return op->uneven.place == IN_FRAGMENT;
+}
+
 bool coll_uneven_exposes(const struct coll_op *op)
 {
     return op->uneven.place == IN_MEMORY;
