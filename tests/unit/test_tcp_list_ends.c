@@ -1,5 +1,6 @@
 /* Gathers and scatters of lists: the behaviour of a rank that reads while another one gives up, closes its link or
  * leaves.  One thread drives all ranks. */
+#include <poll.h>
 #include <unistd.h>
 
 #include "unit/shm_ends.h"
@@ -121,6 +122,21 @@ static void test_completes(void **state)
     }
 }
 
+/* A rank that sleeps until its memory has been read is woken then. */
+static void test_wakes_a_rank_that_is_read(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        open_sides();
+        begin_to_read(kinds[i]);
+        assert_true(ends_find_nothing(&end[0], &side[0].running));
+        turns(1);
+        assert_int_equal(side[1].ended, 1);
+        assert_int_equal(poll(&(struct pollfd){end[0].shm.doorbell_fd, POLLIN, 0}, 1, 0), 1);
+        close_sides();
+    }
+}
+
 /* The program may overwrite the memory of a rank that gave up, so the reader must not use what it read there. */
 static void test_gives_up_while_it_is_read(void **state)
 {
@@ -197,6 +213,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_completes),
+        cmocka_unit_test(test_wakes_a_rank_that_is_read),
         cmocka_unit_test(test_gives_up_while_it_is_read),
         cmocka_unit_test(test_closes_while_it_is_read),
         cmocka_unit_test(test_leaves_when_it_is_done),
