@@ -191,8 +191,9 @@ static int run(struct coll_segment *segment)
         tutti_request *request = op->request;
         bool linked = segment->linked;
         /* After a mismatch keep the steps: each peer must find the difference itself, and reads no memory before.  Not
-         * so if a block has another size, which its receiver alone finds while others read memory.  Until here the
-         * steps are needed to find the failure again. */
+         * so if a block has another size, which its receiver alone finds while others read memory.  A rank that reads
+         * first has posted none; its peers learn of the failure by a message.  Until here the steps are needed to find
+         * the failure again. */
         bool keeps = status == TUTTI_OK || (status == TUTTI_ERR_MISMATCH && !op->uneven.refused);
         if (!keeps) coll_withdraw_steps(segment, op);
         finish(segment, op);

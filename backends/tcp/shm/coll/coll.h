@@ -17,7 +17,8 @@
  *   others' memory, a block at a time, and reduces blocks while they are cached.  No rank writes to another's memory,
  *   so a rank that has abandoned an operation may reuse its memory at once.  The last step says that the rank has read
  *   all it needs.  It is posted only if the ranks that it waits for are still alive: all, or in an operation with a
- *   root the root alone, which waits for all.
+ *   root the root alone, which waits for all.  In a gather or scatter of lists the only step of a rank that reads says
+ *   so (uneven.c), and only the ranks whose memory it has read must be alive: the others may have completed and exited.
  *
  * A rank that abandons an operation withdraws its steps.  For ranks that have not seen them it has never arrived, so
  * data that they read meanwhile do not count.  No rank completes an operation that was reported as failed.
