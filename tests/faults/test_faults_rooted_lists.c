@@ -81,6 +81,30 @@ static void test_several_that_refuse(void **state)
         for (int i = 0; i < 4; i++) procs_run_ranks(n, rank_that_refuses, (void *)(uintptr_t)&sizes[i]);
 }
 
+/* ---- calls that differ ------------------------------------------------------------------------------------------ */
+
+/* Makes the ranks call together. */
+static int begin_differing(int size, int64_t *begin)
+{
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    EXPECT(tutti_barrier(NULL) == TUTTI_OK);
+    proc_barrier(size, 1);
+    *begin = monotonic_ns();
+    return 0;
+}
+
+/* Every rank gets MISMATCH soon: from its call, or from the next one. */
+static int end_differing(int size, int status, int64_t begin)
+{
+    proc_barrier(size, 2);
+    if (status == TUTTI_OK) status = tutti_barrier(NULL);
+    EXPECT(status == TUTTI_ERR_MISMATCH);
+    EXPECT_WITHIN(begin, 0, SOON_S);
+    proc_barrier(size, 3);
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
 /* ---- roots that differ ------------------------------------------------------------------------------------------ */
 
 struct roots {
@@ -93,19 +117,11 @@ static int rank_of_all_roots(int rank, int size, void *argument)
     const struct roots *c = argument;
     int64_t numel[MOST];
     for (int i = 0; i < size; i++) numel[i] = c->numel;
-    EXPECT(proc_init(20000) == TUTTI_OK);
-    EXPECT(tutti_barrier(NULL) == TUTTI_OK);
-    proc_barrier(size, 1);
-    int64_t begin = monotonic_ns();
+    int64_t begin;
+    EXPECT(begin_differing(size, &begin) == 0);
     int root = c->next ? (rank + 1) % size : rank;
     int status = c->scatters ? scatter(rank, size, root, c->numel, c->numel) : gather(rank, size, root, numel);
-    proc_barrier(size, 2);
-    if (status == TUTTI_OK) status = tutti_barrier(NULL);
-    EXPECT(status == TUTTI_ERR_MISMATCH);
-    EXPECT_WITHIN(begin, 0, SOON_S);
-    proc_barrier(size, 3);
-    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
-    return 0;
+    return end_differing(size, status, begin);
 }
 
 static void test_all_roots(void **state)
@@ -157,22 +173,14 @@ static int rank_of_others(int rank, int size, void *argument)
     const struct other *c = argument;
     int64_t numel[MOST];
     for (int i = 0; i < size; i++) numel[i] = c->numel;
-    EXPECT(proc_init(20000) == TUTTI_OK);
-    EXPECT(tutti_barrier(NULL) == TUTTI_OK);
-    proc_barrier(size, 1);
-    int64_t begin = monotonic_ns();
+    int64_t begin;
+    EXPECT(begin_differing(size, &begin) == 0);
     int status;
     if ((rank == size - 1) != c->reverse)
         status = call_other(rank, size, c->other, c->numel);
     else
         status = c->scatters ? scatter(rank, size, 0, c->numel, c->numel) : gather(rank, size, 0, numel);
-    proc_barrier(size, 2);
-    if (status == TUTTI_OK) status = tutti_barrier(NULL);
-    EXPECT(status == TUTTI_ERR_MISMATCH);
-    EXPECT_WITHIN(begin, 0, SOON_S);
-    proc_barrier(size, 3);
-    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
-    return 0;
+    return end_differing(size, status, begin);
 }
 
 static void test_others(void **state)

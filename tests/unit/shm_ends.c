@@ -60,6 +60,18 @@ uint64_t ends_next_random(uint64_t *state)
     return *state = *state * 6364136223846793005u + 1442695040888963407u;
 }
 
+int ends_pick(uint64_t *random, int n)
+{
+    return (int)((ends_next_random(random) >> 33) % (uint64_t)n);
+}
+
+int ends_draw(uint64_t seed, int64_t number, uint64_t what, int n)
+{
+    uint64_t random = seed + what * 31 + (uint64_t)number * 7919;
+    for (int i = 0; i < 4; i++) ends_next_random(&random);
+    return ends_pick(&random, n);
+}
+
 _Thread_local uint64_t ends_clock_seed;
 
 int64_t ends_random_clock_ns(void)
@@ -141,6 +153,23 @@ void ends_close(struct end *end, int n)
         close(end[i].shm.doorbell_fd);
         close(end[i].shm.watch);
     }
+}
+
+void ends_open_arenas(struct end end[ENDS], pid_t pid)
+{
+    int fd[ENDS];
+    for (int i = 0; i < ENDS; i++) fd[i] = shm_arena_make();
+    for (int i = 0; i < ENDS; i++) {
+        struct shm *shm = &end[i].shm;
+        shm->can_share = true;
+        shm->arena_bytes = shm_arena_bytes();
+        TAILQ_INIT(&shm->arena.blocks);
+        for (int k = 0; k < ENDS; k++) {
+            shm->peer[k].arena_fd = dup(fd[k]);
+            shm->peer[k].pid = pid;
+        }
+    }
+    for (int i = 0; i < ENDS; i++) close(fd[i]);
 }
 
 void ends_run(struct end end[2], void *(*body)(void *))

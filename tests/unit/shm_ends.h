@@ -38,6 +38,10 @@ int ends_error(int status, const char *format, ...);
 void ends_add(tutti_dtype dtype, tutti_reduce_op op, void *data, const void *const *src, int32_t n_src, int64_t n);
 
 uint64_t ends_next_random(uint64_t *state);
+/* Draws a number below n. */
+int ends_pick(uint64_t *random, int n);
+/* Draws a number below n that is the same for the same seed, number and `what`, so that all ranks draw alike. */
+int ends_draw(uint64_t seed, int64_t number, uint64_t what, int n);
 
 /* Clock of a host on which either way is the faster one at times.  Each thread sets its own seed. */
 extern _Thread_local uint64_t ends_clock_seed;
@@ -48,6 +52,9 @@ int64_t ends_random_clock_ns(void);
 /* Opens n ranks, with the first collective segment reserved. */
 void ends_open(struct end *end, int n);
 void ends_close(struct end *end, int n);
+/* Gives all ENDS ranks an arena that the others have mapped.  pid: that of all peers, or -1, whose memory nobody can
+ * read. */
+void ends_open_arenas(struct end end[ENDS], pid_t pid);
 
 /* Runs body on two ranks, each a thread.  Asserts that nothing was wrong or lost. */
 void ends_run(struct end end[2], void *(*body)(void *));

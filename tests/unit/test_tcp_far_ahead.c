@@ -1,7 +1,5 @@
 /* Random collectives of three ranks that get as far ahead of each other as they can.  No rank may overwrite what
  * another one has yet to read, and none may wait for ever.  One thread drives the ranks, so every run is the same. */
-#include <unistd.h>
-
 #include "unit/shm_ends.h"
 
 enum { SEEDS = 3, OPERATIONS = 6000, ROW = 150, HALVINGS = 12, IN_FLIGHT = COLL_RUN_AHEAD + 4, IDLE_TURNS = 20000 };
@@ -34,17 +32,10 @@ static size_t fragment_bytes; /* of the layout under test */
 static int in_flight;         /* maximum number of operations that a rank keeps in flight */
 static uint64_t seed;
 
-static int pick(uint64_t *random, int n)
-{
-    return (int)((ends_next_random(random) >> 33) % (uint64_t)n);
-}
-
 /* Draws a number below n for an operation, or for a row of them.  All ranks draw alike. */
 static int draw(int64_t number, uint64_t what, int n)
 {
-    uint64_t random = seed + what * 31 + (uint64_t)number * 7919;
-    for (int i = 0; i < 4; i++) ends_next_random(&random);
-    return pick(&random, n);
+    return ends_draw(seed, number, what, n);
 }
 
 static tutti_kind kind_of(int64_t number)
@@ -108,8 +99,8 @@ static void begin(struct member *one, uint64_t *random)
     int rank = one->coll.rank;
     bool collects = plan.kind == TUTTI_REDUCE || plan.kind == TUTTI_GATHER, gives = plan.kind == TUTTI_BROADCAST;
     bool blocks_in = tutti_kind_in_blocks(plan.kind), blocks_out = tutti_kind_out_blocks(plan.kind);
-    bool in_place = gives || (blocks_in == blocks_out && pick(random, 3) == 0);
-    int64_t **side = pick(random, 3) > 0 ? pending->shared : pending->own;
+    bool in_place = gives || (blocks_in == blocks_out && ends_pick(random, 3) == 0);
+    int64_t **side = ends_pick(random, 3) > 0 ? pending->shared : pending->own;
     tutti_tensor in = {side[0], plan.numel * (blocks_in ? ENDS : 1), TUTTI_INT64, {TUTTI_CPU, 0}};
     tutti_tensor out = {side[!in_place], plan.numel * (blocks_out ? ENDS : 1), TUTTI_INT64, {TUTTI_CPU, 0}};
     tutti_op op = {.kind = plan.kind,
@@ -148,7 +139,7 @@ static bool turn(struct member *one, uint64_t *random)
         assert_int_equal(one->pending[one->done % IN_FLIGHT].ended, 1);
         check(one, one->done);
     }
-    if (one->done == one->begun) one->window = pick(random, 2) == 0 ? in_flight : 1 + pick(random, in_flight);
+    if (one->done == one->begun) one->window = ends_pick(random, 2) == 0 ? in_flight : 1 + ends_pick(random, in_flight);
     while (one->begun < OPERATIONS && one->begun - one->done < one->window) begin(one, random);
     return moves > 0 || one->begun + one->done != before;
 }
@@ -160,8 +151,8 @@ static int64_t drive(void)
     int64_t lead = 0;
     int favored = 0;
     for (int idle = 0; member[0].done + member[1].done + member[2].done < (int64_t)ENDS * OPERATIONS;) {
-        if (pick(&random, 300) == 0) favored = pick(&random, ENDS);
-        int rank = pick(&random, 60) == 0 ? pick(&random, ENDS) : favored;
+        if (ends_pick(&random, 300) == 0) favored = ends_pick(&random, ENDS);
+        int rank = ends_pick(&random, 60) == 0 ? ends_pick(&random, ENDS) : favored;
         idle = turn(&member[rank], &random) ? 0 : idle + 1;
         assert_true(idle < IDLE_TURNS);
         for (int i = 0; i < ENDS; i++)
@@ -172,19 +163,12 @@ static int64_t drive(void)
 
 static void open_all(size_t eager_bytes)
 {
-    int fd[ENDS];
     size_t bytes = ENDS * (fragment_bytes + 8);
     ends_open(end, ENDS);
-    for (int i = 0; i < ENDS; i++) fd[i] = shm_arena_make();
+    ends_open_arenas(end, -1);
     for (int i = 0; i < ENDS; i++) {
         struct shm *shm = &end[i].shm;
-        shm->can_share = shm->shares_cores = true;
-        shm->arena_bytes = shm_arena_bytes();
-        TAILQ_INIT(&shm->arena.blocks);
-        for (int k = 0; k < ENDS; k++) {
-            shm->peer[k].arena_fd = dup(fd[k]);
-            shm->peer[k].pid = -1; /* no rank can read it */
-        }
+        shm->shares_cores = true;
         member[i] = (struct member){.window = 1};
         coll_open(&member[i].coll, shm, COLL_FIRST, i, ENDS, (int32_t[]){0, 1, 2});
         assert_int_equal(member[i].coll.state, COLL_READY);
@@ -197,7 +181,6 @@ static void open_all(size_t eager_bytes)
             member[i].pending[k / 2].own[k % 2] = malloc(bytes);
         }
     }
-    for (int i = 0; i < ENDS; i++) close(fd[i]);
 }
 
 static void close_all(void)

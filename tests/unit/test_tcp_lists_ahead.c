@@ -31,17 +31,10 @@ static size_t fragment_bytes; /* of the layout under test */
 static bool shares_cores;
 static uint64_t seed;
 
-static int pick(uint64_t *random, int n)
-{
-    return (int)((ends_next_random(random) >> 33) % (uint64_t)n);
-}
-
 /* Draws a number below n for an operation, or for a row of them.  All ranks draw alike. */
 static int draw(int64_t number, uint64_t what, int n)
 {
-    uint64_t random = seed + what * 31 + (uint64_t)number * 7919;
-    for (int i = 0; i < 4; i++) ends_next_random(&random);
-    return pick(&random, n);
+    return ends_draw(seed, number, what, n);
 }
 
 static enum form form_of(int64_t number)
@@ -100,7 +93,7 @@ static void describe(struct member *one, struct pending *pending, int64_t number
     enum form form = form_of(number);
     tutti_kind kind = kinds[form];
     int rank = one->coll.rank, root = root_of(number);
-    int64_t **side = pick(random, 3) > 0 ? pending->own : pending->shared, *in = side[0], *out = side[1];
+    int64_t **side = ends_pick(random, 3) > 0 ? pending->own : pending->shared, *in = side[0], *out = side[1];
     pending->op = (tutti_op){.kind = kind,
                              .dtype = TUTTI_INT64,
                              .root = root,
@@ -187,7 +180,7 @@ static bool turn(struct member *one, uint64_t *random)
         assert_int_equal(one->pending[one->done % IN_FLIGHT].ended, 1);
         check(one, one->done);
     }
-    if (one->done == one->begun) one->window = pick(random, 2) == 0 ? 2 : 1 + pick(random, IN_FLIGHT);
+    if (one->done == one->begun) one->window = ends_pick(random, 2) == 0 ? 2 : 1 + ends_pick(random, IN_FLIGHT);
     while (one->begun < OPERATIONS && one->begun - one->done < one->window) begin(one, random);
     return moves > 0 || one->begun + one->done != before;
 }
@@ -199,8 +192,8 @@ static int64_t drive(void)
     int64_t lead = 0;
     int favored = 0;
     for (int idle = 0; member[0].done + member[1].done + member[2].done < (int64_t)ENDS * OPERATIONS;) {
-        if (pick(&random, 300) == 0) favored = pick(&random, ENDS);
-        int rank = pick(&random, 60) == 0 ? pick(&random, ENDS) : favored;
+        if (ends_pick(&random, 300) == 0) favored = ends_pick(&random, ENDS);
+        int rank = ends_pick(&random, 60) == 0 ? ends_pick(&random, ENDS) : favored;
         idle = turn(&member[rank], &random) ? 0 : idle + 1;
         assert_true(idle < IDLE_TURNS);
         for (int i = 0; i < ENDS; i++)
@@ -211,20 +204,13 @@ static int64_t drive(void)
 
 static void open_all(size_t eager_bytes)
 {
-    int fd[ENDS];
     size_t bytes = ENDS * (2 * fragment_bytes + 8);
     ends_open(end, ENDS);
-    for (int i = 0; i < ENDS; i++) fd[i] = shm_arena_make();
+    ends_open_arenas(end, getpid());
     for (int i = 0; i < ENDS; i++) {
         struct shm *shm = &end[i].shm;
-        shm->can_share = shm->can_read_memory = true;
+        shm->can_read_memory = true;
         shm->shares_cores = shares_cores;
-        shm->arena_bytes = shm_arena_bytes();
-        TAILQ_INIT(&shm->arena.blocks);
-        for (int k = 0; k < ENDS; k++) {
-            shm->peer[k].arena_fd = dup(fd[k]);
-            shm->peer[k].pid = getpid();
-        }
         member[i] = (struct member){.window = 1};
         coll_open(&member[i].coll, shm, COLL_FIRST, i, ENDS, (int32_t[]){0, 1, 2});
         assert_int_equal(member[i].coll.state, COLL_READY);
@@ -237,7 +223,6 @@ static void open_all(size_t eager_bytes)
             member[i].pending[k / 2].own[k % 2] = malloc(bytes);
         }
     }
-    for (int i = 0; i < ENDS; i++) close(fd[i]);
 }
 
 static void close_all(void)
