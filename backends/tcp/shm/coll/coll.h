@@ -93,6 +93,9 @@ struct coll_class {
     struct choice measured; /* rank 0 */
 };
 
+/* Where a rank's blocks of differing sizes are: see uneven.c. */
+enum coll_place { COLL_NOWHERE, COLL_IN_SMALL, COLL_IN_EAGER, COLL_IN_FRAGMENT, COLL_IN_MEMORY };
+
 /* A pending operation. */
 struct coll_op {
     TAILQ_ENTRY(coll_op) link;
@@ -120,11 +123,11 @@ struct coll_op {
         const tutti_tensor *in, *out;
         const int64_t *in_splits, *out_splits; /* elements of the blocks of a flat tensor; NULL: lists */
         size_t out_bytes;
-        int place;         /* of this rank's blocks: see uneven.c */
-        bool in_place;     /* others still read the input while it is overwritten */
-        bool reads_first;  /* this rank posts its step once it has read */
-        bool reads_memory; /* blocks are in a rank's memory */
-        bool refused;      /* a rank's block has another size */
+        enum coll_place place; /* of this rank's blocks */
+        bool in_place;         /* others still read the input while it is overwritten */
+        bool reads_first;      /* this rank posts its step once it has read */
+        bool reads_memory;     /* blocks are in a rank's memory */
+        bool refused;          /* a rank's block has another size */
     } uneven;
     int64_t numel;         /* elements per block, or of the whole tensor if it has no blocks */
     size_t element, bytes; /* bytes of one element, and of numel elements */
@@ -312,10 +315,6 @@ int coll_uneven_run(struct coll_segment *segment, struct coll_op *op);
 bool coll_uneven_waits(const struct coll_op *op);
 /* True if a rank's blocks are in its memory. */
 bool coll_uneven_is_in_memory(const struct coll_segment *segment, const struct coll_op *op, int rank);
-/* True if this rank's blocks are in a fragment buffer. */
-bool coll_uneven_is_in_fragment(const struct coll_op *op);
-/* True if others read the blocks from this rank's memory. */
-bool coll_uneven_exposes(const struct coll_op *op);
 
 /* ---- fragment_parts.c -------------------------------------------------------------------------------------- */
 

@@ -86,7 +86,7 @@ static void post_step(struct coll_segment *segment, struct coll_op *op)
         fill_step(segment, op);
         publish_step(segment, op, next_step(op));
     }
-    if (op->path == COLL_UNEVEN && op->at == 0 && tutti_kind_has_root(op->kind)) coll_uneven_copy_own(segment, op);
+    if (op->path == COLL_UNEVEN && tutti_kind_has_root(op->kind)) coll_uneven_copy_own(segment, op);
     op->posted++;
     own_next(segment, op);
 }
@@ -201,7 +201,7 @@ static int run_step(struct coll_segment *segment, struct coll_op *op)
 /* Allocates what the operation's path needs. */
 static int prepare(struct coll_segment *segment, const struct coll_op *op)
 {
-    bool exposes = op->path == COLL_DIRECT || (op->path == COLL_UNEVEN && coll_uneven_exposes(op));
+    bool exposes = op->path == COLL_DIRECT || (op->path == COLL_UNEVEN && op->uneven.place == COLL_IN_MEMORY);
     return exposes ? coll_direct_prepare(segment, op) : TUTTI_OK;
 }
 
@@ -240,7 +240,7 @@ static int end_reads(struct coll_segment *segment, struct coll_op *op)
 static void end_steps(struct coll_segment *segment, const struct coll_op *op)
 {
     segment->next = op->first + (uint64_t)op->steps;
-    bool may_use_fragment = op->path == COLL_UNEVEN ? coll_uneven_is_in_fragment(op) : op->path != COLL_EAGER;
+    bool may_use_fragment = op->path == COLL_UNEVEN ? op->uneven.place == COLL_IN_FRAGMENT : op->path != COLL_EAGER;
     if (may_use_fragment && op->parts == 0) segment->whole = segment->next - 1;
 }
 

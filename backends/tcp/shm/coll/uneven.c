@@ -13,8 +13,6 @@
 
 #include "tcp/shm/coll/parts.h"
 
-enum place { NOWHERE, IN_SMALL, IN_EAGER, IN_FRAGMENT, IN_MEMORY };
-
 enum {
     READ_MIN = 16 << 10, /* mean bytes of a block from which ranks with a core each prefer to read memory */
     MEMORY_STEPS = 2
@@ -90,16 +88,16 @@ static size_t left_by_table(const struct coll_segment *segment, const struct col
     return table < capacity ? capacity - table : 0;
 }
 
-static enum place place_of(const struct coll_segment *segment, const struct coll_op *op)
+static enum coll_place place_of(const struct coll_segment *segment, const struct coll_op *op)
 {
     bool small_table = has_small_table(segment, op);
-    if (op->uneven.reads_first) return NOWHERE;
-    if (op->in_bytes <= left_by_table(segment, op, COLL_SMALL)) return IN_SMALL;
-    if (op->parts > 0) return IN_FRAGMENT;
+    if (op->uneven.reads_first) return COLL_NOWHERE;
+    if (op->in_bytes <= left_by_table(segment, op, COLL_SMALL)) return COLL_IN_SMALL;
+    if (op->parts > 0) return COLL_IN_FRAGMENT;
     if (op->in_bytes <= (small_table ? segment->eager_bytes : left_by_table(segment, op, segment->eager_bytes)))
-        return IN_EAGER;
+        return COLL_IN_EAGER;
     bool is_large = op->in_bytes / (size_t)count_in(segment, op) >= READ_MIN && !segment->shm->shares_cores;
-    return op->in_bytes <= segment->fragment_bytes && !is_large ? IN_FRAGMENT : IN_MEMORY;
+    return op->in_bytes <= segment->fragment_bytes && !is_large ? COLL_IN_FRAGMENT : COLL_IN_MEMORY;
 }
 
 /* Returns the parts of a fragment buffer with which the rank can run ahead, or 0. */
@@ -112,8 +110,8 @@ static int parts_of(const struct coll_segment *segment, const struct coll_op *op
 /* Returns the steps until the buffers are reused. */
 static uint64_t depth_of(const struct coll_segment *segment, const struct coll_op *op)
 {
-    if (op->uneven.place == IN_FRAGMENT) return COLL_FRAGMENTS;
-    bool eager = op->uneven.place == IN_EAGER || !has_small_table(segment, op);
+    if (op->uneven.place == COLL_IN_FRAGMENT) return COLL_FRAGMENTS;
+    bool eager = op->uneven.place == COLL_IN_EAGER || !has_small_table(segment, op);
     return eager ? COLL_EAGER_BUFFERS - COLL_AHEAD : COLL_SMALL_BUFFERS - COLL_RUN_AHEAD;
 }
 
@@ -149,24 +147,14 @@ void coll_uneven_describe(const struct coll_segment *segment, const tutti_op *op
         made->uneven.out_bytes = add(made->uneven.out_bytes, out_block(made, i).bytes);
     made->parts = parts_of(segment, made);
     made->uneven.place = place_of(segment, made);
-    if (made->uneven.place != IN_FRAGMENT) made->parts = 0;
+    if (made->uneven.place != COLL_IN_FRAGMENT) made->parts = 0;
     made->depth = depth_of(segment, made);
     made->steps = 1;
 }
 
 bool coll_uneven_waits(const struct coll_op *op)
 {
-    return op->uneven.reads_first || op->uneven.place == IN_MEMORY;
-}
-
-bool coll_uneven_is_in_fragment(const struct coll_op *op)
-{
-    return op->uneven.place == IN_FRAGMENT;
-}
-
-bool coll_uneven_exposes(const struct coll_op *op)
-{
-    return op->uneven.place == IN_MEMORY;
+    return op->uneven.reads_first || op->uneven.place == COLL_IN_MEMORY;
 }
 
 /* ---- buffers ------------------------------------------------------------------------------------------------ */
@@ -177,16 +165,17 @@ struct buffer {
 };
 
 /* Returns the buffer of a step that a place other than memory stands for. */
-static struct buffer buffer_of(const struct coll_segment *segment, int rank, uint64_t step, enum place place)
+static struct buffer buffer_of(const struct coll_segment *segment, int rank, uint64_t step, enum coll_place place)
 {
-    if (place == IN_FRAGMENT) return (struct buffer){coll_fragment_of(segment, rank, step), segment->fragment_bytes};
-    if (place == IN_SMALL) return (struct buffer){coll_small_of(segment, rank, step), COLL_SMALL};
+    if (place == COLL_IN_FRAGMENT)
+        return (struct buffer){coll_fragment_of(segment, rank, step), segment->fragment_bytes};
+    if (place == COLL_IN_SMALL) return (struct buffer){coll_small_of(segment, rank, step), COLL_SMALL};
     return (struct buffer){coll_eager_of(segment, rank, step), segment->eager_bytes};
 }
 
 static struct entry *table_of(const struct coll_segment *segment, const struct coll_op *op, int rank)
 {
-    enum place place = has_small_table(segment, op) ? IN_SMALL : IN_EAGER;
+    enum coll_place place = has_small_table(segment, op) ? COLL_IN_SMALL : COLL_IN_EAGER;
     return (struct entry *)(void *)buffer_of(segment, rank, op->first, place).data;
 }
 
@@ -194,7 +183,7 @@ static struct entry *table_of(const struct coll_segment *segment, const struct c
 static size_t offset_of(const struct coll_segment *segment, const struct coll_op *op)
 {
     if (op->parts > 0) return (size_t)(coll_parts_at(segment, op, 0) - coll_fragment_of(segment, 0, op->first));
-    bool behind_table = op->uneven.place == (has_small_table(segment, op) ? IN_SMALL : IN_EAGER);
+    bool behind_table = op->uneven.place == (has_small_table(segment, op) ? COLL_IN_SMALL : COLL_IN_EAGER);
     return behind_table ? table_bytes(segment, op) : 0;
 }
 
@@ -210,13 +199,13 @@ static bool stays(const struct coll_segment *segment, const struct coll_op *op, 
  * still read, so these get a copy.  Sets *at to what a table says of it. */
 static char *copies_of(const struct coll_segment *segment, const struct coll_op *op, uint64_t *at)
 {
-    if (op->uneven.place == IN_MEMORY) {
+    if (op->uneven.place == COLL_IN_MEMORY) {
         char *copies = op->uneven.in_place ? segment->result : NULL;
         *at = (uint64_t)(uintptr_t)copies;
         return copies;
     }
     *at = offset_of(segment, op);
-    return buffer_of(segment, segment->rank, op->first, (enum place)op->uneven.place).data + *at;
+    return buffer_of(segment, segment->rank, op->first, op->uneven.place).data + *at;
 }
 
 void coll_uneven_post(struct coll_segment *segment, struct coll_op *op)
@@ -245,15 +234,16 @@ void coll_uneven_copy_own(const struct coll_segment *segment, const struct coll_
 
 /* ---- reading -------------------------------------------------------------------------------------------------- */
 
-/* Returns where a rank's blocks are.  Any value but IN_MEMORY names a buffer, as the peer may write what it likes. */
-static enum place place_at(const struct coll_segment *segment, const struct coll_op *op, int rank)
+/* Returns where a rank's blocks are.  Any value but COLL_IN_MEMORY names a buffer, as the peer may write what it likes.
+ */
+static enum coll_place place_at(const struct coll_segment *segment, const struct coll_op *op, int rank)
 {
-    return (enum place)coll_slot_of(segment, rank, op->first)->in;
+    return (enum coll_place)coll_slot_of(segment, rank, op->first)->in;
 }
 
 bool coll_uneven_is_in_memory(const struct coll_segment *segment, const struct coll_op *op, int rank)
 {
-    return place_at(segment, op, rank) == IN_MEMORY;
+    return place_at(segment, op, rank) == COLL_IN_MEMORY;
 }
 
 /* Returns a rank's block for this one.  Its fields are the peer's. */
@@ -278,13 +268,13 @@ static int refuse_size(const struct coll_segment *segment, struct coll_op *op, i
 /* If a rank fails here, no other one that reads memory completes, because this one never takes the second step. */
 int coll_uneven_arrived(struct coll_segment *segment, struct coll_op *op)
 {
-    bool rooted = tutti_kind_has_root(op->kind), in_memory = op->uneven.place == IN_MEMORY;
+    bool rooted = tutti_kind_has_root(op->kind), in_memory = op->uneven.place == COLL_IN_MEMORY;
     if (rooted && !op->uneven.reads_first) return TUTTI_OK; /* the others have read */
     for (int i = op->awaits_from; i < op->awaits_to; i++) {
         if (i == segment->rank) continue;
         uint64_t bytes = entry_of(segment, op, i).bytes;
         if (bytes != out_block(op, i).bytes) return refuse_size(segment, op, i, bytes);
-        in_memory |= place_at(segment, op, i) == IN_MEMORY;
+        in_memory |= place_at(segment, op, i) == COLL_IN_MEMORY;
     }
     op->steps = in_memory && !rooted ? MEMORY_STEPS : 1;
     op->uneven.reads_memory = in_memory;
@@ -304,7 +294,7 @@ static int take(struct coll_segment *segment, struct coll_op *op, int rank, stru
 {
     uint64_t at = entry_of(segment, op, rank).at;
     size_t left = block.bytes - op->done, bytes = left < COLL_READ_MOST ? left : COLL_READ_MOST;
-    if (place_at(segment, op, rank) == IN_MEMORY) {
+    if (place_at(segment, op, rank) == COLL_IN_MEMORY) {
         int status = coll_read_peer(segment, op, rank, block.data + op->done, at + op->done, bytes);
         if (status == TUTTI_OK) op->done += bytes;
         return status;
