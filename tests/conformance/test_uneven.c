@@ -1,5 +1,6 @@
-/* Blocks of differing sizes: all_to_all with splits and lists, all_gather, gather and scatter of lists.  Small blocks
- * go through one buffer, more through another one, and large ones are read from memory, as suits each rank's own. */
+/* Blocks of differing sizes: all_to_all with splits and lists, and lists of all_gather, reduce_scatter, gather and
+ * scatter.  Small blocks go through one buffer, more through another one, and large ones are read from memory.  In an
+ * all_gather and a reduce_scatter all ranks know the sizes, in the others each rank chooses what suits its own. */
 #include "procs.h"
 
 enum { MOST = 8 };
@@ -213,6 +214,42 @@ static int gathers(int rank, int size, sizes_fn sizes)
     return 0;
 }
 
+static int32_t sum_of(int size, int j, int64_t k)
+{
+    int32_t sum = 0;
+    for (int i = 0; i < size; i++) sum += value_of(i, j, k);
+    return sum;
+}
+
+/* Rank j gets what the sizes say that rank 0 sends it.  The memory is private or shared with the other ranks, and the
+ * second time the output is the rank's own block of the input. */
+static int reduces(int rank, int size, sizes_fn sizes, bool shared)
+{
+    tutti_tensor list[MOST];
+    int64_t all = 0, own = sizes(0, rank);
+    for (int j = 0; j < size; j++) all += sizes(0, j);
+    void *memory = NULL, *allocated = NULL;
+    int32_t *out = calloc((size_t)own + 1, sizeof *out);
+    if (shared) EXPECT(tutti_alloc(NULL, all * (int64_t)sizeof *out + 1, &memory) == TUTTI_OK);
+    if (!shared) memory = allocated = malloc((size_t)all * sizeof *out + 1);
+    EXPECT(memory != NULL && out != NULL);
+    for (int in_place = 0; in_place < 2; in_place++) {
+        int32_t *at = memory;
+        for (int j = 0; j < size; j++) {
+            list[j] = tutti_view(at, sizes(0, j));
+            for (int64_t k = 0; k < sizes(0, j); k++) *at++ = value_of(rank, j, k);
+        }
+        tutti_tensor to = in_place ? list[rank] : tutti_view(out, own);
+        EXPECT(tutti_reduce_scatter(to, list, size, TUTTI_SUM, NULL) == TUTTI_OK);
+        for (int64_t k = 0; k < own; k++) EXPECT(((int32_t *)to.data)[k] == sum_of(size, rank, k));
+        EXPECT(out[own] == 0); /* nothing behind it is written */
+    }
+    if (shared) EXPECT(tutti_free(NULL, memory) == TUTTI_OK);
+    free(allocated);
+    free(out);
+    return 0;
+}
+
 /* Gathers and scatters between a root's row of the sizes and the others, without a barrier, so that ranks that wait for
  * no other run ahead.  Memory is overwritten as soon as a call has returned. */
 static int rooted(int rank, int size, sizes_fn sizes, int rounds)
@@ -256,14 +293,20 @@ static int rooted_in_place(int rank, int size, sizes_fn sizes)
     return 0;
 }
 
+struct setting {
+    const char *name, *value;
+};
+
 static int rank_of_values(int rank, int size, void *argument)
 {
-    if (*(bool *)argument) setenv("TUTTI_SHM_CMA", "0", 1); /* then by plans */
+    const struct setting *setting = argument;
+    if (setting->name != NULL) setenv(setting->name, setting->value, 1);
     EXPECT(proc_init(20000) == TUTTI_OK);
     for (int round = 0; round < 3; round++)
         for (int i = 0; i < SIZES; i++) {
             EXPECT(forms(rank, size, all_sizes[i]) == 0);
             EXPECT(gathers(rank, size, all_sizes[i]) == 0);
+            EXPECT(reduces(rank, size, all_sizes[i], round == 1) == 0);
             EXPECT(rooted(rank, size, all_sizes[i], 2 * size) == 0);
         }
     EXPECT(in_place(rank, size, thousands) == 0);
@@ -283,13 +326,18 @@ static int rank_of_values(int rank, int size, void *argument)
 static void test_values(void **state)
 {
     (void)state;
-    for (int size = 2; size <= 5; size++) procs_run_ranks(size, rank_of_values, &(bool){false});
+    for (int size = 2; size <= 5; size++) procs_run_ranks(size, rank_of_values, &(struct setting){NULL, NULL});
 }
 
-static void test_values_without_reads(void **state)
+/* Without reads of memory, where most run as plans, and with each path that the backend can be told to take. */
+static void test_values_by_each_path(void **state)
 {
+    struct setting settings[] = {{"TUTTI_SHM_CMA", "0"},     {"TUTTI_ALGO", "lockstep"}, {"TUTTI_ALGO", "eager"},
+                                 {"TUTTI_ALGO", "direct"},   {"TUTTI_ALGO", "direct"},   {"TUTTI_SHM", "0"},
+                                 {"TUTTI_ALGO", "pipelined"}};
     (void)state;
-    procs_run_ranks(3, rank_of_values, &(bool){true});
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
+        procs_run_ranks(i % 2 == 0 ? 3 : 2, rank_of_values, &settings[i]);
 }
 
 /* ---- sizes that differ ------------------------------------------------------------------------------------------ */
@@ -399,7 +447,7 @@ static void test_mismatch(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_values), cmocka_unit_test(test_values_without_reads),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_values), cmocka_unit_test(test_values_by_each_path),
                                        cmocka_unit_test(test_mismatch), cmocka_unit_test(test_mismatch_everywhere),
                                        cmocka_unit_test(test_rooted_mismatch)};
     return cmocka_run_group_tests(tests, NULL, NULL);

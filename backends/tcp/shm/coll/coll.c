@@ -1,5 +1,5 @@
 /* Opens collective segments and queues their operations. */
-#include "tcp/shm/coll/coll.h"
+#include "tcp/shm/coll/parts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -112,18 +112,32 @@ static void run_ahead(struct coll_segment *segment)
         segment->unposted = TAILQ_NEXT(segment->unposted, link);
 }
 
+/* Counts the tensors of an operation whose blocks differ in size. */
+static void count_blocks(const struct coll_segment *segment, const struct coll_op *op)
+{
+    const struct transport *transport = &segment->shm->transport;
+    size_t own = op->uneven.out_bytes, all = op->in_bytes;
+    if (op->path != COLL_UNEVEN) {
+        own = coll_block_bytes(op, segment->rank);
+        all = 0;
+        for (int i = 0; i < segment->n; i++) all += coll_block_bytes(op, i);
+    }
+    bool gathers = op->kind == TUTTI_ALL_GATHER;
+    transport_count_sent(transport, gathers ? own : all);
+    transport_count_received(transport, gathers ? all : own);
+}
+
 /* Counts this rank's tensors, which no message carries. */
 static inline void count_tensors(const struct coll_segment *segment, const struct coll_op *op)
 {
     const struct transport *transport = &segment->shm->transport;
     size_t blocks = tutti_kind_out_blocks(op->kind) ? (size_t)segment->n : 1;
-    if (op->path == COLL_UNEVEN) {
-        transport_count_sent(transport, op->in_bytes);
-        transport_count_received(transport, op->uneven.out_bytes);
+    if (op->path == COLL_UNEVEN || op->list != NULL) {
+        count_blocks(segment, op);
         return;
     }
     if (op->has_input) transport_count_sent(transport, op->in_bytes);
-    if (op->out != NULL || op->list != NULL) transport_count_received(transport, op->bytes * blocks);
+    if (op->out != NULL) transport_count_received(transport, op->bytes * blocks);
 }
 
 enum { SETTLE_POLLS = 8 }; /* polls after which this rank's stores have mostly reached the cache */

@@ -12,7 +12,9 @@
  *   between cores, and the eager buffers stay in the caches.
  * - Otherwise chunks go through two fragment buffers per rank, one per step (pipelined.c).  If the first step finds
  * that all data to be read is memory of tutti_alloc, the operation continues as a direct one (shared.c).
- * - Blocks of differing sizes go the way that suits each rank's own ones, which its table of blocks says (uneven.c).
+ * - Blocks of differing sizes, which a rank knows of its own alone, go the way that suits each rank's own ones, which
+ *   its table of blocks says (uneven.c).  If all ranks know the sizes, each block has the space of the largest one, and
+ *   any of the other paths takes them.
  * - In a direct operation the control slots hold tensor addresses (direct.c).  Each rank reads what it needs from the
  *   others' memory, a block at a time, and reduces blocks while they are cached.  No rank writes to another's memory,
  *   so a rank that has abandoned an operation may reuse its memory at once.  The last step says that the rank has read
@@ -118,7 +120,7 @@ struct coll_op {
     bool non_temporal;        /* the output would not stay in the cache */
     const char *in;
     char *out;
-    const tutti_tensor *list; /* blocks of the side that is a list, or NULL */
+    const tutti_tensor *list; /* blocks of the side that is a list whose sizes all ranks know, or NULL */
     struct coll_uneven {      /* COLL_UNEVEN */
         const tutti_tensor *in, *out;
         const int64_t *in_splits, *out_splits; /* elements of the blocks of a flat tensor; NULL: lists */
@@ -129,9 +131,8 @@ struct coll_op {
         bool reads_memory;     /* blocks are in a rank's memory */
         bool refused;          /* a rank's block has another size */
     } uneven;
-    int64_t numel;         /* elements per block, or of the whole tensor if it has no blocks */
-    size_t element, bytes; /* bytes of one element, and of numel elements */
-    size_t in_bytes;       /* bytes that a rank with input copies in or exposes */
+    size_t element, bytes; /* bytes of one element, and of a block (the largest one), or of the whole tensor */
+    size_t in_bytes;       /* bytes that a rank with input copies in or exposes, or as many blocks of `bytes` */
     bool has_input;        /* true if this rank has input */
     uint64_t depth;        /* steps until its buffers are reused */
     size_t chunk;          /* maximum bytes per step, of each block or of the whole tensor */

@@ -82,7 +82,7 @@ static int reduce_block(struct coll_segment *segment, struct coll_op *op, size_t
 /* Reduces this rank's slice or block. */
 static int reduce_own(struct coll_segment *segment, struct coll_op *op)
 {
-    struct slice own = {0, op->bytes};
+    struct slice own = {0, coll_block_bytes(op, segment->rank)};
     char *to = op->out;
     int status = TUTTI_OK;
     if (op->kind != TUTTI_REDUCE_SCATTER) {
@@ -113,7 +113,7 @@ static struct part peer_part(const struct coll_segment *segment, const struct co
     case TUTTI_ALL_REDUCE:
         return (struct part){slot->out + slice.at, op->out + slice.at, slice.bytes};
     case TUTTI_ALL_GATHER:
-        return (struct part){slot->in, coll_out_block(op, rank), op->bytes};
+        return (struct part){slot->in, coll_out_block(op, rank), coll_block_bytes(op, rank)};
     case TUTTI_GATHER:
         return (struct part){slot->in, root ? coll_out_block(op, rank) : NULL, root ? op->bytes : 0};
     case TUTTI_ALL_TO_ALL:
@@ -132,7 +132,7 @@ static void copy_own(const struct coll_segment *segment, const struct coll_op *o
     const char *from =
         op->kind == TUTTI_ALL_TO_ALL || op->kind == TUTTI_SCATTER ? coll_in_block(op, segment->rank) : op->in;
     if (op->kind == TUTTI_ALL_GATHER || op->kind == TUTTI_ALL_TO_ALL || (op->kind == TUTTI_GATHER && root))
-        tutti_copy(coll_out_block(op, segment->rank), from, op->bytes);
+        tutti_copy(coll_out_block(op, segment->rank), from, coll_block_bytes(op, segment->rank));
     if (op->kind == TUTTI_SCATTER && root) tutti_copy(op->out, from, op->bytes);
 }
 

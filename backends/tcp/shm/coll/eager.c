@@ -11,11 +11,14 @@ void coll_eager_post(struct coll_segment *segment, struct coll_op *op)
 {
     if (!op->has_input) return;
     char *to = eager_data(segment, segment->rank, op->first, op->in_bytes);
-    if (op->kind != TUTTI_REDUCE_SCATTER || op->list == NULL) {
+    if (op->list == NULL) {
         tutti_copy(to, op->in, op->in_bytes);
-        return;
+    } else if (op->kind == TUTTI_ALL_GATHER) {
+        tutti_copy(to, op->in, coll_block_bytes(op, segment->rank));
+    } else {
+        for (int i = 0; i < segment->n; i++)
+            tutti_copy(to + (size_t)i * op->bytes, op->list[i].data, coll_block_bytes(op, i));
     }
-    for (int i = 0; i < segment->n; i++) tutti_copy(to + (size_t)i * op->bytes, op->list[i].data, op->bytes);
 }
 
 /* Returns a block of a rank's data.  This rank's own are read from its tensor: the lines that it has just written are
@@ -27,18 +30,18 @@ static const char *block_of(const struct coll_segment *segment, const struct col
 }
 
 /* Reduces all ranks' data, or a block of them. */
-static void reduce_eager(struct coll_segment *segment, struct coll_op *op, int block)
+static void reduce_eager(struct coll_segment *segment, struct coll_op *op, int block, size_t bytes)
 {
     const void *from[SHM_RANKS_MAX];
     for (int i = 0; i < segment->n; i++) from[i] = block_of(segment, op, i, block);
-    coll_reduce(segment, op, op->out, from, op->bytes);
+    coll_reduce(segment, op, op->out, from, bytes);
 }
 
 /* Copies a rank's data, or a block of them, which may be in place. */
 static void copy_block(const struct coll_segment *segment, const struct coll_op *op, char *to, int rank, int block)
 {
     const char *from = block_of(segment, op, rank, block);
-    if (from != to) tutti_copy(to, from, op->bytes);
+    if (from != to) tutti_copy(to, from, coll_block_bytes(op, rank));
 }
 
 void coll_eager_run(struct coll_segment *segment, struct coll_op *op)
@@ -47,13 +50,13 @@ void coll_eager_run(struct coll_segment *segment, struct coll_op *op)
     int own = segment->rank;
     switch (op->kind) {
     case TUTTI_ALL_REDUCE:
-        reduce_eager(segment, op, 0);
+        reduce_eager(segment, op, 0, op->bytes);
         break;
     case TUTTI_REDUCE:
-        if (root) reduce_eager(segment, op, 0);
+        if (root) reduce_eager(segment, op, 0, op->bytes);
         break;
     case TUTTI_REDUCE_SCATTER:
-        reduce_eager(segment, op, own);
+        reduce_eager(segment, op, own, coll_block_bytes(op, own));
         break;
     case TUTTI_BROADCAST:
         if (!root) copy_block(segment, op, op->out, op->root, 0);

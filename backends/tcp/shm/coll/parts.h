@@ -26,6 +26,12 @@ static inline const char *coll_in_block(const struct coll_op *op, int i)
     return op->in + (size_t)i * op->bytes;
 }
 
+/* Returns the bytes of block i.  Those of a list may differ, if all ranks know them. */
+static inline size_t coll_block_bytes(const struct coll_op *op, int i)
+{
+    return op->list != NULL ? (size_t)op->list[i].numel * op->element : op->bytes;
+}
+
 /* Copies data to the output. */
 static inline void coll_copy_out(const struct coll_op *op, void *to, const void *from, size_t bytes)
 {
@@ -63,12 +69,23 @@ static inline struct slice coll_slice_of(const struct coll_segment *segment, con
     return coll_part_of(segment, op, op->bytes, rank);
 }
 
-/* Returns the part of each block that chunk `step` of an operation in chunks carries. */
-static inline struct slice coll_chunk_of(const struct coll_op *op, int64_t step)
+/* Returns the part of a tensor that chunk `step` of an operation in chunks carries. */
+static inline struct slice coll_chunk_within(const struct coll_op *op, int64_t step, size_t bytes)
 {
     size_t at = (size_t)step * op->chunk;
-    if (at >= op->bytes) return (struct slice){op->bytes, 0};
-    return (struct slice){at, op->bytes - at < op->chunk ? op->bytes - at : op->chunk};
+    if (at >= bytes) return (struct slice){bytes, 0};
+    return (struct slice){at, bytes - at < op->chunk ? bytes - at : op->chunk};
+}
+
+static inline struct slice coll_chunk_of(const struct coll_op *op, int64_t step)
+{
+    return coll_chunk_within(op, step, op->bytes);
+}
+
+/* The same of block i. */
+static inline struct slice coll_block_chunk(const struct coll_op *op, int64_t step, int i)
+{
+    return coll_chunk_within(op, step, coll_block_bytes(op, i));
 }
 
 static inline void coll_reduce(const struct coll_segment *segment, const struct coll_op *op, void *to,

@@ -21,31 +21,29 @@ enum {
 
 /* ---- the operation ------------------------------------------------------------------------------------------ */
 
-static bool is_even(const tutti_tensor *list, int n)
+/* Returns the elements of a block, or of the largest one of a list.  All blocks of a list take as much space as that
+ * one, so they are found like those of one tensor. */
+static int64_t block_numel(const tutti_op *op, const tutti_tensor *list, int n)
 {
-    for (int i = 1; i < n; i++)
-        if (list[i].numel != list[0].numel) return false;
-    return true;
+    if (list == NULL) return tutti_op_block_numel(op, n);
+    int64_t most = 0;
+    for (int i = 0; i < n; i++)
+        if (list[i].numel > most) most = list[i].numel;
+    return most;
 }
 
-/* Takes a list if all ranks know that its blocks are equal.  To the others it looks like one tensor: the choice may
- * depend only on the fields that the fingerprint covers. */
-static bool accept_list(const struct coll_segment *segment, const tutti_op *op, struct coll_op *made)
+/* Returns the list of blocks whose sizes all ranks know, or NULL. */
+static const tutti_tensor *list_of(const tutti_op *op)
 {
-    bool gather = op->kind == TUTTI_ALL_GATHER;
-    const tutti_tensor *list = gather ? op->out : op->in;
-    if (!op->list) return op->in_splits == NULL;
-    if (!gather && op->kind != TUTTI_REDUCE_SCATTER) return false;
-    made->list = list;
-    return is_even(list, segment->n);
+    if (!op->list) return NULL;
+    return op->kind == TUTTI_ALL_GATHER ? op->out : op->in;
 }
 
-/* True if the blocks may differ in size, so that the operation takes COLL_UNEVEN or runs as a plan. */
-static bool is_uneven(const tutti_op *op, int n)
+/* True if a rank may know the sizes of its own blocks alone, so that the operation takes COLL_UNEVEN or runs as a
+ * plan. */
+static bool is_uneven(const tutti_op *op)
 {
-    if (op->kind == TUTTI_ALL_GATHER) return op->list && !is_even(op->out, n);
-    if (op->kind == TUTTI_ALL_TO_ALL) return op->list || op->in_splits != NULL;
-    return op->list && tutti_kind_has_root(op->kind);
+    return (op->list || op->in_splits != NULL) && !tutti_kind_knows_blocks(op->kind);
 }
 
 /* Takes blocks of differing sizes if all ranks may read each other's memory: no rank knows whether those of the others
@@ -60,16 +58,22 @@ static bool accept_uneven(const struct coll_segment *segment, const tutti_op *op
     return true;
 }
 
+/* Blocks of a list may be the same memory, so that together they exceed a size_t of 32 bits. */
+static size_t times(size_t bytes, int n)
+{
+    return bytes > SIZE_MAX / (size_t)n ? SIZE_MAX : bytes * (size_t)n;
+}
+
 /* Returns the bytes of the larger tensor. */
 static size_t total_bytes(const struct coll_segment *segment, const struct coll_op *op)
 {
-    return tutti_kind_has_blocks(op->kind) ? op->bytes * (size_t)segment->n : op->bytes;
+    return tutti_kind_has_blocks(op->kind) ? times(op->bytes, segment->n) : op->bytes;
 }
 
 /* Returns the bytes that a rank, or only the root, writes. */
 static size_t bytes_written(const struct coll_segment *segment, const struct coll_op *op)
 {
-    return tutti_kind_out_blocks(op->kind) ? op->bytes * (size_t)segment->n : op->bytes;
+    return tutti_kind_out_blocks(op->kind) ? times(op->bytes, segment->n) : op->bytes;
 }
 
 /* True if the operation reads the whole output before it writes it, so that the output is cached. */
@@ -261,19 +265,19 @@ bool coll_describe(const struct coll_segment *segment, const tutti_op *op, struc
     if (op->kind >= TUTTI_SEND) return false;
     if (tutti_kind_reduces(op->kind) && op->reduce_op == TUTTI_PREMUL_SUM) return false;
     made->kind = op->kind;
-    if (is_uneven(op, segment->n)) return accept_uneven(segment, op, made);
-    made->numel = tutti_op_block_numel(op, segment->n);
+    if (is_uneven(op)) return accept_uneven(segment, op, made);
+    made->list = list_of(op);
     made->element = (size_t)tutti_dtype_bytes(op->dtype);
-    made->bytes = (size_t)made->numel * made->element;
+    made->bytes = (size_t)block_numel(op, made->list, segment->n) * made->element;
     made->reduce = op->reduce_op;
     made->dtype = op->dtype;
     made->root = op->root;
-    made->in_bytes = tutti_kind_in_blocks(op->kind) ? made->bytes * (size_t)segment->n : made->bytes;
+    made->in_bytes = tutti_kind_in_blocks(op->kind) ? times(made->bytes, segment->n) : made->bytes;
     made->has_input = !coll_is_from_root(op->kind) || op->root == segment->rank;
     /* A broadcast may have only an output. */
     made->in = op->n_in > 0 ? op->in[0].data : op->n_out > 0 ? op->out[0].data : NULL;
     made->out = op->n_out > 0 ? op->out[0].data : NULL;
-    if (!accept_list(segment, op, made) || !choose(segment, made)) return false;
+    if (!choose(segment, made)) return false;
     made->non_temporal =
         !output_is_read(segment, op) && bytes_written(segment, made) * (size_t)segment->n >= CACHE_BYTES;
     return true;

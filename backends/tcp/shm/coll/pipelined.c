@@ -67,13 +67,18 @@ void coll_pipelined_post(struct coll_segment *segment, struct coll_op *op)
         if (!root) coll_copy_in(op, fragment, op->in + chunk.at, chunk.bytes);
         break;
     case TUTTI_ALL_GATHER:
+        chunk = coll_block_chunk(op, op->posted, segment->rank);
+        coll_copy_in(op, fragment, op->in + chunk.at, chunk.bytes);
+        break;
     case TUTTI_ALL_REDUCE:
         coll_copy_in(op, fragment, op->in + chunk.at, chunk.bytes);
         break;
     default: /* a block for each rank */
-        for (int i = 0; i < segment->n; i++)
-            if (i != segment->rank && (op->kind != TUTTI_SCATTER || root))
-                coll_copy_in(op, fragment + (size_t)i * op->chunk, coll_in_block(op, i) + chunk.at, chunk.bytes);
+        for (int i = 0; i < segment->n; i++) {
+            if (i == segment->rank || (op->kind == TUTTI_SCATTER && !root)) continue;
+            chunk = coll_block_chunk(op, op->posted, i);
+            coll_copy_in(op, fragment + (size_t)i * op->chunk, coll_in_block(op, i) + chunk.at, chunk.bytes);
+        }
     }
 }
 
@@ -112,7 +117,7 @@ static void reduce_chunk(const struct coll_segment *segment, const struct coll_o
 
 static void reduce_own_block(const struct coll_segment *segment, const struct coll_op *op)
 {
-    struct slice chunk = coll_chunk_of(op, op->at);
+    struct slice chunk = coll_block_chunk(op, op->at, segment->rank);
     size_t own = (size_t)segment->rank * op->chunk;
     const void *from[SHM_RANKS_MAX];
     for (int i = 0; i < segment->n; i++)
@@ -123,10 +128,10 @@ static void reduce_own_block(const struct coll_segment *segment, const struct co
 /* Copies out each rank's chunk: of its tensor, or of its block for this rank. */
 static void copy_out_blocks(const struct coll_segment *segment, const struct coll_op *op)
 {
-    struct slice chunk = coll_chunk_of(op, op->at);
     bool own_block = op->kind == TUTTI_ALL_TO_ALL;
     for (int k = 0; k < segment->n; k++) {
         int rank = (segment->rank + k) % segment->n;
+        struct slice chunk = coll_block_chunk(op, op->at, rank);
         const char *from = buffer_of(segment, op, rank, op->at) + (own_block ? (size_t)segment->rank * op->chunk : 0);
         if (k == 0) from = (own_block ? coll_in_block(op, rank) : op->in) + chunk.at;
         char *to = coll_out_block(op, rank) + chunk.at;

@@ -10,7 +10,7 @@ static bool shares_blocks(const struct coll_segment *segment, const struct coll_
 {
     if (op->list == NULL) return shm_is_shared(segment->shm, op->in, op->bytes * (size_t)segment->n);
     for (int i = 0; i < segment->n; i++)
-        if (!shm_is_shared(segment->shm, op->list[i].data, op->bytes)) return false;
+        if (!shm_is_shared(segment->shm, op->list[i].data, coll_block_bytes(op, i))) return false;
     return true;
 }
 

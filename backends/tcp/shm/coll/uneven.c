@@ -1,5 +1,5 @@
-/* Blocks of differing sizes, where a rank knows its own alone: all_to_all with splits or lists, all_gather, gather and
- * scatter of lists.
+/* Blocks of differing sizes, where a rank knows its own alone: all_to_all with splits or lists, gather and scatter of
+ * lists.
  *
  * Each rank that has blocks for others puts a table into the step's small or eager buffer: where its block for each
  * rank is, and how large.  Blocks follow the table if they fit, or go to the step's fragment buffer.  Larger ones stay
@@ -39,16 +39,10 @@ static struct block block_of(const tutti_tensor *tensors, const int64_t *splits,
     return (struct block){data, (size_t)splits[i] * element};
 }
 
-/* True if all other ranks get the same block. */
-static bool is_same_for_all(const struct coll_op *op)
-{
-    return op->kind == TUTTI_ALL_GATHER || op->kind == TUTTI_GATHER;
-}
-
 /* Returns the block for a rank, and the place for the block of one. */
 static struct block in_block(const struct coll_op *op, int rank)
 {
-    return block_of(op->uneven.in, op->uneven.in_splits, op->element, is_same_for_all(op) ? 0 : rank);
+    return block_of(op->uneven.in, op->uneven.in_splits, op->element, op->kind == TUTTI_GATHER ? 0 : rank);
 }
 
 static struct block out_block(const struct coll_op *op, int rank)
@@ -60,7 +54,7 @@ static struct block out_block(const struct coll_op *op, int rank)
 static int count_in(const struct coll_segment *segment, const struct coll_op *op)
 {
     if (op->uneven.reads_first) return 0;
-    return is_same_for_all(op) ? 1 : segment->n;
+    return op->kind == TUTTI_GATHER ? 1 : segment->n;
 }
 
 static int count_out(const struct coll_segment *segment, const struct coll_op *op)
@@ -72,7 +66,7 @@ static int count_out(const struct coll_segment *segment, const struct coll_op *o
 /* Returns the bytes of a rank's table. */
 static size_t table_bytes(const struct coll_segment *segment, const struct coll_op *op)
 {
-    return (is_same_for_all(op) ? 1 : (size_t)segment->n) * sizeof(struct entry);
+    return (op->kind == TUTTI_GATHER ? 1 : (size_t)segment->n) * sizeof(struct entry);
 }
 
 /* True if tables are in small buffers, not in eager ones. */
@@ -192,7 +186,7 @@ static size_t offset_of(const struct coll_segment *segment, const struct coll_op
 /* True for this rank's block for itself, which no other rank reads. */
 static bool stays(const struct coll_segment *segment, const struct coll_op *op, int i)
 {
-    return !is_same_for_all(op) && i == segment->rank;
+    return op->kind != TUTTI_GATHER && i == segment->rank;
 }
 
 /* Returns where the blocks are copied to, or NULL if they stay in memory.  Blocks in place are overwritten while others
@@ -251,7 +245,7 @@ static struct entry entry_of(const struct coll_segment *segment, const struct co
 {
     /* volatile: each field is read once, because the peer may change it */
     const volatile struct entry *table = table_of(segment, op, rank);
-    int i = is_same_for_all(op) ? 0 : segment->rank;
+    int i = op->kind == TUTTI_GATHER ? 0 : segment->rank;
     return (struct entry){table[i].at, table[i].bytes};
 }
 
