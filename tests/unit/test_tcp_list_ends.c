@@ -209,6 +209,130 @@ static void test_refuses_again(void **state)
     close_sides();
 }
 
+/* ---- chunks ---------------------------------------------------------------------------------------------------- */
+
+/* Begins a gather by ranks that share cores.  Rank 0's block goes to rank 1 in chunks, and has filled its buffer. */
+static void begin_chunks(void)
+{
+    open_sides();
+    for (int i = 0; i < ENDS; i++) {
+        end[i].shm.shares_cores = true;
+        end[i].shm.polls = 0;
+    }
+    begin(0, TUTTI_GATHER, 1, large);
+    turns(0);
+    begin(2, TUTTI_GATHER, 1, small);
+    assert_true(side[0].ended == 0 && side[2].ended == 1);
+}
+
+static void begin_root(void)
+{
+    begin(1, TUTTI_GATHER, 1, (int64_t[ENDS]){LARGE, SMALL, SMALL});
+}
+
+/* Takes all chunks that are there. */
+static void empty(void)
+{
+    while (coll_is_ready(&side[1].running)) turns(1);
+    assert_int_equal(side[1].ended, 0);
+}
+
+static bool is_woken(int rank)
+{
+    uint64_t count;
+    return poll(&(struct pollfd){end[rank].shm.doorbell_fd, POLLIN, 0}, 1, 0) == 1 &&
+           read(end[rank].shm.doorbell_fd, &count, sizeof count) == sizeof count;
+}
+
+static bool awaits(int rank, int other)
+{
+    bool ranks[ENDS] = {false};
+    coll_awaits(&side[rank].coll, &side[rank].request, ranks);
+    return ranks[other] && ranks[0] + ranks[1] + ranks[2] == 1;
+}
+
+/* The rank that gives a block ends, and may overwrite it, while its last chunks are still in the buffer.  Each of the
+ * two wakes the other one. */
+static void test_chunks_complete(void **state)
+{
+    (void)state;
+    begin_chunks();
+    begin_root();
+    for (int i = 0; side[0].ended == 0; i++) {
+        assert_true(i < 100);
+        empty();
+        assert_true(ends_find_nothing(&end[1], &side[1].running) && awaits(1, 0));
+        turns(0);
+        assert_true(is_woken(1));
+        if (side[0].ended != 0) break;
+        assert_true(ends_find_nothing(&end[0], &side[0].running) && awaits(0, 1));
+        turns(1);
+        assert_true(is_woken(0));
+    }
+    memset(side[0].own, 0x55, sizeof side[0].own);
+    assert_int_equal(side[1].ended, 0);
+    while (coll_is_ready(&side[1].running)) turns(1);
+    assert_int_equal(side[1].ended, 1);
+    for (int64_t k = 0; k < LARGE; k++) assert_int_equal(side[1].all[0][k], k);
+    for (int64_t k = 0; k < SMALL; k++) assert_int_equal(side[1].all[2][k], 2000 + k);
+    close_sides();
+}
+
+static void test_chunks_of_a_rank_that_gives_up(void **state)
+{
+    (void)state;
+    begin_chunks();
+    begin_root();
+    assert_true(coll_cancel(&side[0].coll, &side[0].request));
+    empty();
+    assert_true(awaits(1, 0));
+    close_sides();
+}
+
+static void test_chunks_of_a_rank_that_is_lost(void **state)
+{
+    (void)state;
+    begin_chunks();
+    begin_root();
+    empty();
+    atomic_store(&end[1].shm.peer[0].in->closed, 1);
+    shm_check_liveness(&end[1].shm);
+    turns(1);
+    assert_int_equal(side[1].ended, TUTTI_ERR_PEER_LOST);
+    close_sides();
+}
+
+static void test_chunks_for_a_root_that_is_lost(void **state)
+{
+    (void)state;
+    begin_chunks();
+    atomic_store(&end[0].shm.peer[1].in->closed, 1);
+    shm_check_liveness(&end[0].shm);
+    turns(0);
+    assert_int_equal(side[0].ended, TUTTI_ERR_PEER_LOST);
+    close_sides();
+}
+
+/* Whatever the counts in shared memory say, nothing outside the buffers and tensors is read or written. */
+static void test_chunks_with_wrong_counts(void **state)
+{
+    static const uint64_t wrong[] = {1, 12345, (uint64_t)LARGE * 8 + 1, UINT64_MAX / 2, UINT64_MAX};
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        begin_chunks();
+        begin_root();
+        char *counts = coll_small_of(&side[1].coll, 0, side[0].coll.next) + SHM_LINE;
+        for (int turn = 0; turn < 20; turn++) {
+            atomic_store((_Atomic uint64_t *)(void *)counts, wrong[i]);
+            turns(1);
+            atomic_store((_Atomic uint64_t *)(void *)(counts + SHM_LINE), wrong[i]);
+            turns(0);
+        }
+        assert_true(side[0].ended >= 0 && side[1].ended >= 0);
+        close_sides();
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -218,6 +342,11 @@ int main(void)
         cmocka_unit_test(test_closes_while_it_is_read),
         cmocka_unit_test(test_leaves_when_it_is_done),
         cmocka_unit_test(test_refuses_again),
+        cmocka_unit_test(test_chunks_complete),
+        cmocka_unit_test(test_chunks_of_a_rank_that_gives_up),
+        cmocka_unit_test(test_chunks_of_a_rank_that_is_lost),
+        cmocka_unit_test(test_chunks_for_a_root_that_is_lost),
+        cmocka_unit_test(test_chunks_with_wrong_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* Collectives within one host, through a collective segment.  Each rank of a group has control slots there that it
- * alone writes and all read.
+ * alone writes and all read.  So it has buffers, but for a count in them that a root writes (chunks.c).
  *
  * Every operation of a group takes one or more steps, and all ranks count them alike.  A rank posts a step by filling
  * its control slot (the operation's fingerprint, small data, or tensor addresses) and storing the step's number.  It
@@ -96,7 +96,14 @@ struct coll_class {
 };
 
 /* Where a rank's blocks of differing sizes are: see uneven.c. */
-enum coll_place { COLL_NOWHERE, COLL_IN_SMALL, COLL_IN_EAGER, COLL_IN_FRAGMENT, COLL_IN_MEMORY };
+enum coll_place {
+    COLL_NOWHERE,
+    COLL_IN_SMALL,
+    COLL_IN_EAGER,
+    COLL_IN_FRAGMENT,
+    COLL_IN_CHUNKS, /* in the fragment buffer, one after another: see chunks.c */
+    COLL_IN_MEMORY
+};
 
 /* A pending operation. */
 struct coll_op {
@@ -126,6 +133,8 @@ struct coll_op {
         const int64_t *in_splits, *out_splits; /* elements of the blocks of a flat tensor; NULL: lists */
         size_t out_bytes;
         enum coll_place place; /* of this rank's blocks */
+        size_t most;           /* bytes of the largest block in chunks that this rank reads */
+        size_t moved;          /* bytes of each block in chunks that this rank has copied in, or out */
         bool in_place;         /* others still read the input while it is overwritten */
         bool reads_first;      /* this rank posts its step once it has read */
         bool reads_memory;     /* blocks are in a rank's memory */
@@ -219,6 +228,12 @@ void coll_awaits(const struct coll_segment *segment, const tutti_request *reques
 
 /* ---- steps.c ----------------------------------------------------------------------------------------------- */
 
+/* True if a whole fragment buffer, or parts of it, have a rank's blocks. */
+static inline bool coll_is_in_fragment(enum coll_place place)
+{
+    return place == COLL_IN_FRAGMENT || place == COLL_IN_CHUNKS;
+}
+
 /* True for the last step of an operation that reads memory, in which a rank has read all it needs. */
 static inline bool coll_is_last(const struct coll_op *op)
 {
@@ -310,12 +325,34 @@ void coll_uneven_copy_own(const struct coll_segment *segment, const struct coll_
 /* Called once the awaited ranks have posted: sets the number of steps.  Returns TUTTI_OK, or MISMATCH if a block's size
  * is not the expected one. */
 int coll_uneven_arrived(struct coll_segment *segment, struct coll_op *op);
-/* As coll_direct_run. */
+/* As coll_direct_run, or returns COLL_WAITS. */
 int coll_uneven_run(struct coll_segment *segment, struct coll_op *op);
 /* True if this rank of a gather or a scatter waits for those that read from it, or that it reads from. */
 bool coll_uneven_waits(const struct coll_op *op);
 /* True if a rank's blocks are in its memory. */
 bool coll_uneven_is_in_memory(const struct coll_segment *segment, const struct coll_op *op, int rank);
+
+/* True if the operation can go on after it has returned 1 or COLL_WAITS. */
+bool coll_uneven_is_ready(const struct coll_segment *segment, const struct coll_op *op);
+/* True if the operation waits for a chunk that the rank fills, or empties. */
+bool coll_uneven_awaits(const struct coll_segment *segment, const struct coll_op *op, int rank);
+
+/* ---- chunks.c ---------------------------------------------------------------------------------------------- */
+
+enum { COLL_WAITS = 2 }; /* nothing can be done yet */
+
+/* Copies in the first chunks of this rank's block. */
+void coll_chunks_post(struct coll_segment *segment, struct coll_op *op);
+/* Copies in as much as there is space for.  Returns TUTTI_OK if that was the last, 1 if it was not, or COLL_WAITS. */
+int coll_chunks_fill(struct coll_segment *segment, struct coll_op *op);
+bool coll_chunks_have_space(const struct coll_segment *segment, const struct coll_op *op);
+/* Copies out the chunk that follows the bytes moved of a rank's block, if there is one.  Returns TUTTI_OK or
+ * COLL_WAITS. */
+int coll_chunks_take(struct coll_segment *segment, struct coll_op *op, int rank, char *to, size_t bytes);
+/* True if that chunk has been copied in, or does not exist. */
+bool coll_chunks_have_data(const struct coll_segment *segment, const struct coll_op *op, int rank, size_t bytes);
+/* Goes on to the next chunk of each block.  Returns false if there is none. */
+bool coll_chunks_advance(const struct coll_segment *segment, struct coll_op *op);
 
 /* ---- fragment_parts.c -------------------------------------------------------------------------------------- */
 

@@ -46,6 +46,12 @@ static bool is_uneven(const tutti_op *op)
     return (op->list || op->in_splits != NULL) && !tutti_kind_knows_blocks(op->kind);
 }
 
+/* True if the output would not stay in the cache if all ranks wrote as much. */
+static bool exceeds_cache(const struct coll_segment *segment, size_t written)
+{
+    return written >= CACHE_BYTES / (size_t)segment->n;
+}
+
 /* Takes blocks of differing sizes if all ranks may read each other's memory: no rank knows whether those of the others
  * fit their buffers.  Two ranks with a core each exchange messages, which they copy in and out at once, unless only one
  * of them has blocks. */
@@ -55,6 +61,7 @@ static bool accept_uneven(const struct coll_segment *segment, const tutti_op *op
     bool is_pair = segment->n == 2 && !segment->shm->shares_cores && !tutti_kind_has_root(op->kind);
     if (is_pair || !segment->shm->can_read_memory || (row != NULL && row->path == TUTTI_PATH_PLAN)) return false;
     coll_uneven_describe(segment, op, made);
+    made->non_temporal = !made->uneven.in_place && exceeds_cache(segment, made->uneven.out_bytes);
     return true;
 }
 
@@ -278,8 +285,7 @@ bool coll_describe(const struct coll_segment *segment, const tutti_op *op, struc
     made->in = op->n_in > 0 ? op->in[0].data : op->n_out > 0 ? op->out[0].data : NULL;
     made->out = op->n_out > 0 ? op->out[0].data : NULL;
     if (!choose(segment, made)) return false;
-    made->non_temporal =
-        !output_is_read(segment, op) && bytes_written(segment, made) * (size_t)segment->n >= CACHE_BYTES;
+    made->non_temporal = !output_is_read(segment, op) && exceeds_cache(segment, bytes_written(segment, made));
     return true;
 }
 

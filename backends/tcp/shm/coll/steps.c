@@ -111,6 +111,7 @@ bool coll_op_awaits(const struct coll_segment *segment, const struct coll_op *op
 {
     uint64_t step = is_posted(op) ? step_of(op) : awaited_step(op);
     if (rank == segment->rank) return false;
+    if (op->arrived && op->path == COLL_UNEVEN && coll_uneven_awaits(segment, op, rank)) return true;
     if (is_posted(op) && !coll_awaits_rank(op, rank)) return false;
     return !coll_has_posted(segment, rank, step);
 }
@@ -240,7 +241,7 @@ static int end_reads(struct coll_segment *segment, struct coll_op *op)
 static void end_steps(struct coll_segment *segment, const struct coll_op *op)
 {
     segment->next = op->first + (uint64_t)op->steps;
-    bool may_use_fragment = op->path == COLL_UNEVEN ? op->uneven.place == COLL_IN_FRAGMENT : op->path != COLL_EAGER;
+    bool may_use_fragment = op->path == COLL_UNEVEN ? coll_is_in_fragment(op->uneven.place) : op->path != COLL_EAGER;
     if (may_use_fragment && op->parts == 0) segment->whole = segment->next - 1;
 }
 
@@ -302,6 +303,7 @@ static int run_steps(struct coll_segment *segment, struct coll_op *op, bool *mov
         }
         if (worked) return 1; /* at most one chunk per call */
         status = run_step(segment, op);
+        if (status == COLL_WAITS) return check_lost(segment, op);
         if (status < 0) return status;
         *moved = true;
         if (status == TUTTI_OK && op->uneven.reads_first) status = end_reads(segment, op);
@@ -355,6 +357,6 @@ void coll_withdraw_steps(struct coll_segment *segment, const struct coll_op *op)
 bool coll_op_is_ready(struct coll_segment *segment, const struct coll_op *op)
 {
     if (!is_posted(op)) return check_slot_free(segment, op) != 1;
-    if (op->arrived) return true; /* the step has blocks left */
+    if (op->arrived) return op->path != COLL_UNEVEN || coll_uneven_is_ready(segment, op); /* blocks are left */
     return coll_has_posted(segment, op->peer, step_of(op));
 }

@@ -4,7 +4,8 @@
  * Each rank that has blocks for others puts a table into the step's small or eager buffer: where its block for each
  * rank is, and how large.  Blocks follow the table if they fit, or go to the step's fragment buffer.  Larger ones stay
  * where they are, and the others read them from there.  If any rank's do, which all see, a second step says that a rank
- * has read all it needs.
+ * has read all it needs.  The root of a gather would read alone: if ranks share cores, large blocks go to it in chunks
+ * (chunks.c).
  *
  * In a gather and a scatter there is one step.  A rank either has blocks for others, or reads some.  If it reads, it
  * posts the step once it has read.  The others wait for that only if their blocks are read from memory.
@@ -91,7 +92,8 @@ static enum coll_place place_of(const struct coll_segment *segment, const struct
     if (op->in_bytes <= (small_table ? segment->eager_bytes : left_by_table(segment, op, segment->eager_bytes)))
         return COLL_IN_EAGER;
     bool is_large = op->in_bytes / (size_t)count_in(segment, op) >= READ_MIN && !segment->shm->shares_cores;
-    return op->in_bytes <= segment->fragment_bytes && !is_large ? COLL_IN_FRAGMENT : COLL_IN_MEMORY;
+    if (op->in_bytes <= segment->fragment_bytes && !is_large) return COLL_IN_FRAGMENT;
+    return op->kind == TUTTI_GATHER && segment->shm->shares_cores ? COLL_IN_CHUNKS : COLL_IN_MEMORY;
 }
 
 /* Returns the parts of a fragment buffer with which the rank can run ahead, or 0. */
@@ -104,7 +106,7 @@ static int parts_of(const struct coll_segment *segment, const struct coll_op *op
 /* Returns the steps until the buffers are reused. */
 static uint64_t depth_of(const struct coll_segment *segment, const struct coll_op *op)
 {
-    if (op->uneven.place == COLL_IN_FRAGMENT) return COLL_FRAGMENTS;
+    if (coll_is_in_fragment(op->uneven.place)) return COLL_FRAGMENTS;
     bool eager = op->uneven.place == COLL_IN_EAGER || !has_small_table(segment, op);
     return eager ? COLL_EAGER_BUFFERS - COLL_AHEAD : COLL_SMALL_BUFFERS - COLL_RUN_AHEAD;
 }
@@ -189,11 +191,11 @@ static bool stays(const struct coll_segment *segment, const struct coll_op *op, 
     return op->kind != TUTTI_GATHER && i == segment->rank;
 }
 
-/* Returns where the blocks are copied to, or NULL if they stay in memory.  Blocks in place are overwritten while others
- * still read, so these get a copy.  Sets *at to what a table says of it. */
+/* Returns where the blocks are copied to now, or NULL if they stay in memory.  Blocks in place are overwritten while
+ * others still read, so these get a copy.  Sets *at to what a table says of it. */
 static char *copies_of(const struct coll_segment *segment, const struct coll_op *op, uint64_t *at)
 {
-    if (op->uneven.place == COLL_IN_MEMORY) {
+    if (op->uneven.place == COLL_IN_MEMORY || op->uneven.place == COLL_IN_CHUNKS) {
         char *copies = op->uneven.in_place ? segment->result : NULL;
         *at = (uint64_t)(uintptr_t)copies;
         return copies;
@@ -216,6 +218,7 @@ void coll_uneven_post(struct coll_segment *segment, struct coll_op *op)
         to += block.bytes;
         at += block.bytes;
     }
+    if (op->uneven.place == COLL_IN_CHUNKS) coll_chunks_post(segment, op);
     coll_slot_of(segment, segment->rank, op->first)->in = (uint64_t)op->uneven.place;
 }
 
@@ -269,6 +272,7 @@ int coll_uneven_arrived(struct coll_segment *segment, struct coll_op *op)
         uint64_t bytes = entry_of(segment, op, i).bytes;
         if (bytes != out_block(op, i).bytes) return refuse_size(segment, op, i, bytes);
         in_memory |= place_at(segment, op, i) == COLL_IN_MEMORY;
+        if (bytes > op->uneven.most && place_at(segment, op, i) == COLL_IN_CHUNKS) op->uneven.most = bytes;
     }
     op->steps = in_memory && !rooted ? MEMORY_STEPS : 1;
     op->uneven.reads_memory = in_memory;
@@ -283,15 +287,19 @@ static const char *find_in_buffer(const struct coll_segment *segment, const stru
     return at > buffer.capacity || bytes > buffer.capacity - at ? NULL : buffer.data + at;
 }
 
-/* Takes a part of a rank's block. */
+/* Takes a part of a rank's block: what is there of it, or the next chunk.  Returns TUTTI_OK, 1 if more of it is there,
+ * or COLL_WAITS. */
 static int take(struct coll_segment *segment, struct coll_op *op, int rank, struct block block)
 {
+    enum coll_place place = place_at(segment, op, rank);
+    if (place == COLL_IN_CHUNKS) return coll_chunks_take(segment, op, rank, block.data, block.bytes);
+    if (op->uneven.moved > 0) return TUTTI_OK; /* it was taken with the first chunks of the others */
     uint64_t at = entry_of(segment, op, rank).at;
-    size_t left = block.bytes - op->done, bytes = left < COLL_READ_MOST ? left : COLL_READ_MOST;
-    if (place_at(segment, op, rank) == COLL_IN_MEMORY) {
+    if (place == COLL_IN_MEMORY) {
+        size_t left = block.bytes - op->done, bytes = left < COLL_READ_MOST ? left : COLL_READ_MOST;
         int status = coll_read_peer(segment, op, rank, block.data + op->done, at + op->done, bytes);
         if (status == TUTTI_OK) op->done += bytes;
-        return status;
+        return status == TUTTI_OK && op->done < block.bytes ? 1 : status;
     }
     const char *from = find_in_buffer(segment, op, rank, at, block.bytes);
     if (from == NULL) {
@@ -299,7 +307,6 @@ static int take(struct coll_segment *segment, struct coll_op *op, int rank, stru
         return coll_lost(segment, rank);
     }
     tutti_copy(block.data, from, block.bytes);
-    op->done = block.bytes;
     return TUTTI_OK;
 }
 
@@ -308,16 +315,40 @@ static bool reads_from(const struct coll_op *op, int rank)
     return coll_awaits_rank(op, rank) && (op->uneven.reads_first || !tutti_kind_has_root(op->kind));
 }
 
+/* Returns the rank that this one reads from. */
+static int current_rank(const struct coll_segment *segment, const struct coll_op *op)
+{
+    return (segment->rank + 1 + op->peer) % segment->n;
+}
+
+bool coll_uneven_is_ready(const struct coll_segment *segment, const struct coll_op *op)
+{
+    int rank = current_rank(segment, op);
+    if (op->uneven.place == COLL_IN_CHUNKS) return coll_chunks_have_space(segment, op);
+    if (place_at(segment, op, rank) != COLL_IN_CHUNKS) return true;
+    return coll_chunks_have_data(segment, op, rank, out_block(op, rank).bytes);
+}
+
+bool coll_uneven_awaits(const struct coll_segment *segment, const struct coll_op *op, int rank)
+{
+    int awaited = op->uneven.place == COLL_IN_CHUNKS ? op->root : current_rank(segment, op);
+    return rank == awaited && !coll_uneven_is_ready(segment, op);
+}
+
 int coll_uneven_run(struct coll_segment *segment, struct coll_op *op)
 {
+    if (op->uneven.place == COLL_IN_CHUNKS) return coll_chunks_fill(segment, op);
     for (; op->peer < segment->n - 1; op->peer++, op->done = 0) {
-        int rank = (segment->rank + 1 + op->peer) % segment->n;
+        int rank = current_rank(segment, op);
         if (!reads_from(op, rank)) continue;
         struct block block = out_block(op, rank);
         if (block.bytes == 0) continue;
         int status = take(segment, op, rank, block);
         if (status != TUTTI_OK) return status;
-        if (op->done < block.bytes) return 1;
+    }
+    if (coll_chunks_advance(segment, op)) {
+        op->peer = 0;
+        return 1;
     }
     if (!tutti_kind_has_root(op->kind)) coll_uneven_copy_own(segment, op);
     return TUTTI_OK;
