@@ -293,14 +293,9 @@ static int rooted_in_place(int rank, int size, sizes_fn sizes)
     return 0;
 }
 
-struct setting {
-    const char *name, *value;
-};
-
 static int rank_of_values(int rank, int size, void *argument)
 {
-    const struct setting *setting = argument;
-    if (setting->name != NULL) setenv(setting->name, setting->value, 1);
+    if (*(bool *)argument) setenv("TUTTI_SHM_CMA", "0", 1); /* then most run as plans */
     EXPECT(proc_init(20000) == TUTTI_OK);
     for (int round = 0; round < 3; round++)
         for (int i = 0; i < SIZES; i++) {
@@ -326,18 +321,35 @@ static int rank_of_values(int rank, int size, void *argument)
 static void test_values(void **state)
 {
     (void)state;
-    for (int size = 2; size <= 5; size++) procs_run_ranks(size, rank_of_values, &(struct setting){NULL, NULL});
+    for (int size = 2; size <= 5; size++) procs_run_ranks(size, rank_of_values, &(bool){false});
 }
 
-/* Without reads of memory, where most run as plans, and with each path that the backend can be told to take. */
+static void test_values_without_reads(void **state)
+{
+    (void)state;
+    procs_run_ranks(3, rank_of_values, &(bool){true});
+}
+
+/* Where all ranks know the sizes, the operation can be told to take any path. */
+static int rank_of_path(int rank, int size, void *argument)
+{
+    setenv("TUTTI_ALGO", argument, 1);
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    for (int i = 0; i < SIZES; i++) {
+        EXPECT(gathers(rank, size, all_sizes[i]) == 0);
+        EXPECT(reduces(rank, size, all_sizes[i], false) == 0);
+        EXPECT(reduces(rank, size, all_sizes[i], true) == 0);
+    }
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
 static void test_values_by_each_path(void **state)
 {
-    struct setting settings[] = {{"TUTTI_SHM_CMA", "0"},     {"TUTTI_ALGO", "lockstep"}, {"TUTTI_ALGO", "eager"},
-                                 {"TUTTI_ALGO", "direct"},   {"TUTTI_ALGO", "direct"},   {"TUTTI_SHM", "0"},
-                                 {"TUTTI_ALGO", "pipelined"}};
+    static char paths[][16] = {"eager", "lockstep", "pipelined", "direct"};
     (void)state;
-    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
-        procs_run_ranks(i % 2 == 0 ? 3 : 2, rank_of_values, &settings[i]);
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+        for (int size = 2; size <= 3; size++) procs_run_ranks(size, rank_of_path, paths[i]);
 }
 
 /* ---- sizes that differ ------------------------------------------------------------------------------------------ */
@@ -447,8 +459,11 @@ static void test_mismatch(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_values), cmocka_unit_test(test_values_by_each_path),
-                                       cmocka_unit_test(test_mismatch), cmocka_unit_test(test_mismatch_everywhere),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_values),
+                                       cmocka_unit_test(test_values_without_reads),
+                                       cmocka_unit_test(test_values_by_each_path),
+                                       cmocka_unit_test(test_mismatch),
+                                       cmocka_unit_test(test_mismatch_everywhere),
                                        cmocka_unit_test(test_rooted_mismatch)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
