@@ -52,6 +52,12 @@ static int64_t none(int i, int j)
     return (void)i, (void)j, 0;
 }
 
+/* The others' blocks exceed the caches. */
+static int64_t first_is_empty(int i, int j)
+{
+    return i + j == 0 ? 0 : 1 << 20;
+}
+
 static int32_t value_of(int i, int j, int64_t k)
 {
     return (int32_t)(i * 1000003 + j * 10007 + k % 5003);
@@ -196,6 +202,11 @@ static int between_broadcasts(int rank, int size, sizes_fn sizes)
     return 0;
 }
 
+static tutti_tensor block_at(int32_t *data, int64_t numel)
+{
+    return tutti_view(numel > 0 ? data : NULL, numel);
+}
+
 /* Rank j contributes what the sizes say that it sends to rank 0. */
 static int gathers(int rank, int size, sizes_fn sizes)
 {
@@ -205,8 +216,8 @@ static int gathers(int rank, int size, sizes_fn sizes)
     int32_t *in = malloc((size_t)own * sizeof *in + 1), *out = calloc((size_t)all + 1, sizeof *out);
     EXPECT(in != NULL && out != NULL);
     for (int64_t k = 0; k < own; k++) in[k] = value_of(rank, 0, k);
-    for (int j = 0; j < size; at += sizes(j, 0), j++) list[j] = tutti_view(out + at, sizes(j, 0));
-    EXPECT(tutti_all_gather(list, size, tutti_view(in, own), NULL) == TUTTI_OK);
+    for (int j = 0; j < size; at += sizes(j, 0), j++) list[j] = block_at(out + at, sizes(j, 0));
+    EXPECT(tutti_all_gather(list, size, block_at(in, own), NULL) == TUTTI_OK);
     for (int j = 0; j < size; j++)
         for (int64_t k = 0; k < list[j].numel; k++) EXPECT(((int32_t *)list[j].data)[k] == value_of(j, 0, k));
     free(in);
@@ -236,10 +247,10 @@ static int reduces(int rank, int size, sizes_fn sizes, bool shared)
     for (int in_place = 0; in_place < 2; in_place++) {
         int32_t *at = memory;
         for (int j = 0; j < size; j++) {
-            list[j] = tutti_view(at, sizes(0, j));
+            list[j] = block_at(at, sizes(0, j));
             for (int64_t k = 0; k < sizes(0, j); k++) *at++ = value_of(rank, j, k);
         }
-        tutti_tensor to = in_place ? list[rank] : tutti_view(out, own);
+        tutti_tensor to = in_place ? list[rank] : block_at(out, own);
         EXPECT(tutti_reduce_scatter(to, list, size, TUTTI_SUM, NULL) == TUTTI_OK);
         for (int64_t k = 0; k < own; k++) EXPECT(((int32_t *)to.data)[k] == sum_of(size, rank, k));
         EXPECT(out[own] == 0); /* nothing behind it is written */
@@ -304,6 +315,8 @@ static int rank_of_values(int rank, int size, void *argument)
             EXPECT(reduces(rank, size, all_sizes[i], round == 1) == 0);
             EXPECT(rooted(rank, size, all_sizes[i], 2 * size) == 0);
         }
+    EXPECT(gathers(rank, size, first_is_empty) == 0);
+    EXPECT(reduces(rank, size, first_is_empty, false) == 0);
     EXPECT(in_place(rank, size, thousands) == 0);
     EXPECT(in_place(rank, size, many) == 0);
     EXPECT(rooted_in_place(rank, size, thousands) == 0);

@@ -18,6 +18,7 @@ struct side {
 
 static struct end end[ENDS];
 static struct side side[ENDS];
+static uint64_t fingerprint = 7;
 
 static void open_sides(void)
 {
@@ -70,7 +71,7 @@ static void begin(int rank, tutti_kind kind, int root, const int64_t numel[ENDS]
                           : is_root ? it->list
                                     : NULL};
     it->ended = 0;
-    it->request = (tutti_request){.fingerprint = 7, .owner = &it->ended};
+    it->request = (tutti_request){.fingerprint = fingerprint, .owner = &it->ended};
     if (coll_begin(&it->coll, &op, &it->request, &it->running) == TUTTI_REQUEST_DONE) it->ended = 1;
 }
 
@@ -313,6 +314,21 @@ static void test_chunks_for_a_root_that_is_lost(void **state)
     close_sides();
 }
 
+/* The rank learns from the root's step, not from a message. */
+static void test_chunks_for_a_root_that_calls_another_operation(void **state)
+{
+    (void)state;
+    begin_chunks();
+    assert_true(ends_find_nothing(&end[0], &side[0].running));
+    fingerprint++;
+    begin(1, TUTTI_SCATTER, 1, small);
+    fingerprint--;
+    assert_true(is_woken(0) && coll_is_ready(&side[0].running));
+    turns(0);
+    assert_int_equal(side[0].ended, TUTTI_ERR_MISMATCH);
+    close_sides();
+}
+
 /* Whatever the counts in shared memory say, nothing outside the buffers and tensors is read or written. */
 static void test_chunks_with_wrong_counts(void **state)
 {
@@ -346,6 +362,7 @@ int main(void)
         cmocka_unit_test(test_chunks_of_a_rank_that_gives_up),
         cmocka_unit_test(test_chunks_of_a_rank_that_is_lost),
         cmocka_unit_test(test_chunks_for_a_root_that_is_lost),
+        cmocka_unit_test(test_chunks_for_a_root_that_calls_another_operation),
         cmocka_unit_test(test_chunks_with_wrong_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,7 +15,7 @@ void shm_copy_non_temporal(void *to, const void *from, size_t bytes)
     const char *s = from;
     size_t head = (size_t)(-(uintptr_t)d % LINE);
     if (bytes < head + LINE) {
-        memcpy(d, s, bytes);
+        tutti_copy(d, s, bytes);
         return;
     }
     memcpy(d, s, head);
@@ -37,6 +37,6 @@ void shm_copy_non_temporal(void *to, const void *from, size_t bytes)
 #else
 void shm_copy_non_temporal(void *to, const void *from, size_t bytes)
 {
-    memcpy(to, from, bytes);
+    tutti_copy(to, from, bytes);
 }
 #endif

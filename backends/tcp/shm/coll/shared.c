@@ -6,22 +6,27 @@
  */
 #include "tcp/shm/coll/parts.h"
 
+/* True if the peers can read the data in place, or there are none. */
+static bool is_shared(const struct coll_segment *segment, const void *data, size_t bytes)
+{
+    return bytes == 0 || shm_is_shared(segment->shm, data, bytes);
+}
+
 static bool shares_blocks(const struct coll_segment *segment, const struct coll_op *op)
 {
-    if (op->list == NULL) return shm_is_shared(segment->shm, op->in, op->bytes * (size_t)segment->n);
+    if (op->list == NULL) return is_shared(segment, op->in, op->bytes * (size_t)segment->n);
     for (int i = 0; i < segment->n; i++)
-        if (!shm_is_shared(segment->shm, op->list[i].data, coll_block_bytes(op, i))) return false;
+        if (!is_shared(segment, op->list[i].data, coll_block_bytes(op, i))) return false;
     return true;
 }
 
 /* True if all data that peers would read from this rank are shared. */
 static bool shares(const struct coll_segment *segment, const struct coll_op *op)
 {
-    bool root = op->root == segment->rank, in = shm_is_shared(segment->shm, op->in, op->bytes);
+    bool root = op->root == segment->rank, in = is_shared(segment, op->in, coll_block_bytes(op, segment->rank));
     switch (op->kind) {
     case TUTTI_ALL_REDUCE:
-        return op->sliced && in &&
-               shm_is_shared(segment->shm, op->out, op->bytes); /* without slices sharing is slower */
+        return op->sliced && in && is_shared(segment, op->out, op->bytes); /* without slices sharing is slower */
     case TUTTI_ALL_TO_ALL:
         return op->in != op->out && shares_blocks(segment, op); /* in place, others would read while this rank writes */
     case TUTTI_REDUCE_SCATTER:

@@ -150,6 +150,15 @@ static int check_arrival(struct coll_segment *segment, const struct coll_op *op,
                                 segment->shm->peer[segment->local_rank[rank]].rank);
 }
 
+/* Returns 1 if the operation may go on waiting for a chunk, or an error.  The root takes all chunks before it posts the
+ * step, unless it called another operation. */
+static int check_chunks(struct coll_segment *segment, const struct coll_op *op)
+{
+    bool gives = op->uneven.place == COLL_IN_CHUNKS, has_posted = coll_has_posted(segment, op->root, step_of(op));
+    int status = gives && has_posted ? check_arrival(segment, op, op->root) : check_lost(segment, op);
+    return status == TUTTI_OK ? 1 : status;
+}
+
 static int await_arrivals(struct coll_segment *segment, struct coll_op *op)
 {
     bool may_run_ahead = tutti_kind_has_root(op->kind); /* then the next slot may be filled, too */
@@ -303,7 +312,7 @@ static int run_steps(struct coll_segment *segment, struct coll_op *op, bool *mov
         }
         if (worked) return 1; /* at most one chunk per call */
         status = run_step(segment, op);
-        if (status == COLL_WAITS) return check_lost(segment, op);
+        if (status == COLL_WAITS) return check_chunks(segment, op);
         if (status < 0) return status;
         *moved = true;
         if (status == TUTTI_OK && op->uneven.reads_first) status = end_reads(segment, op);

@@ -324,7 +324,8 @@ static int current_rank(const struct coll_segment *segment, const struct coll_op
 bool coll_uneven_is_ready(const struct coll_segment *segment, const struct coll_op *op)
 {
     int rank = current_rank(segment, op);
-    if (op->uneven.place == COLL_IN_CHUNKS) return coll_chunks_have_space(segment, op);
+    if (op->uneven.place == COLL_IN_CHUNKS)
+        return coll_chunks_have_space(segment, op) || coll_has_posted(segment, op->root, op->first);
     if (place_at(segment, op, rank) != COLL_IN_CHUNKS) return true;
     return coll_chunks_have_data(segment, op, rank, out_block(op, rank).bytes);
 }
