@@ -192,7 +192,7 @@ static struct packing *pack(const struct tutti_group *group, const struct kept *
     for (int i = 0; i < n; i++) {
         size_t bytes = bytes_of(&run[i].op);
         const void *from = run[i].op.n_in > 0 ? run[i].op.in[0].data : run[i].op.out[0].data;
-        if (bytes > 0) memcpy(memory, from, bytes);
+        tutti_copy(memory, from, bytes);
         packing->part[i].data = run[i].op.out[0].data;
         packing->part[i].bytes = bytes;
         memory += bytes;

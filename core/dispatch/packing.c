@@ -19,7 +19,7 @@ void packing_unpack(struct tutti_work *work, int status)
     if (packing == NULL) return;
     const char *from = packing->memory;
     for (int i = 0; i < packing->n && status == TUTTI_OK; i++) {
-        if (packing->part[i].bytes > 0) memcpy(packing->part[i].data, from, packing->part[i].bytes);
+        tutti_copy(packing->part[i].data, from, packing->part[i].bytes);
         from += packing->part[i].bytes;
     }
     packing_free(packing);

@@ -193,8 +193,7 @@ static void run_local(struct exec *exec, uint32_t id)
         reduce(exec, dst, a, address(exec, step->b), step->numel);
         break;
     case PLAN_COPY:
-        memmove(dst, a, (size_t)(step->numel * exec->element)); /* memmove: the caller's tensors may be the same
-                                                                   memory */
+        tutti_copy(dst, a, (size_t)(step->numel * exec->element)); /* the caller's tensors may be the same memory */
         break;
     case PLAN_SCALE:
     case PLAN_AVERAGE:

@@ -225,12 +225,17 @@ typedef struct tutti_host {
 #define TUTTI_LOG_AS(host, subsystem, level, ...)                                                                      \
     (TUTTI_HAS(host, log_as) ? (host)->log_as(subsystem, level, __VA_ARGS__) : (host)->log(level, __VA_ARGS__))
 
-/* True if the target begins up to 31 bytes after the source's place in its page.  A long copy by rep movsb, which glibc
- * uses before 2.39, then takes ten times as long on AMD's Zen 3 and 4 (glibc's bug 30994). */
+/* True for a long copy whose target begins up to 31 bytes after the source's place in its page.  By rep movsb, which
+ * Linux and glibc before 2.39 use, it takes ten times as long on AMD's Zen 3 and 4 (glibc's bug 30994). */
+static inline bool tutti_is_slow_distance(size_t distance, size_t bytes)
+{
+    return bytes >= 2048 && distance % 4096 - 1 < 31;
+}
+
 static inline bool tutti_copy_is_slow(const void *to, const void *from, size_t bytes)
 {
     size_t distance = (size_t)((uintptr_t)to - (uintptr_t)from);
-    return bytes >= 2048 && distance % 4096 - 1 < 31 && distance >= bytes;
+    return tutti_is_slow_distance(distance, bytes) && distance >= bytes;
 }
 
 /* Copies like memmove, but inline for 4 and 8 bytes, where the call costs more than the copy. */

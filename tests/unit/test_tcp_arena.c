@@ -127,6 +127,36 @@ static bool pair_reads(struct pair *pair)
     return reads;
 }
 
+/* Large reads whose target begins a little after the source's place in its page go by way of another place. */
+static void test_reads_to_any_place(void **state)
+{
+    enum { MOST = 200 << 10, GUARD = 128 };
+    static const size_t places[] = {0, 1, 16, 31, 32, 4080}, sizes[] = {1, 2047, 2048, 2049, 64 << 10, MOST};
+    static _Alignas(4096) char from[MOST], to[MOST + 2 * 4096];
+    struct pair pair;
+    (void)state;
+    pair_open(&pair);
+    if (!pair_reads(&pair)) skip();
+    for (size_t i = 0; i < MOST; i++) from[i] = (char)(i % 251);
+    for (int k = 0; k < 6 * 6 * 2; k++) {
+        char *at = to + 4096 + places[k / 12];
+        size_t bytes = sizes[k / 2 % 6];
+        uint64_t address = (uint64_t)(uintptr_t)from;
+        memset(at - GUARD, 0x55, bytes + 2 * GUARD);
+        assert_true(k % 2 ? shm_read_verified(&pair.peer, 0, at, address, bytes)
+                          : shm_read_memory(&pair.peer, 0, at, address, bytes));
+        assert_memory_equal(at, from, bytes);
+        for (int i = 0; i < GUARD; i++) assert_true(at[-1 - i] == 0x55 && at[bytes + (size_t)i] == 0x55);
+    }
+    char *hole = mmap(NULL, 64 << 10, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(hole != MAP_FAILED && mprotect(hole, 4096, PROT_NONE) == 0); /* at its beginning */
+    uint64_t nowhere = (uint64_t)(uintptr_t)hole;
+    assert_false(shm_read_memory(&pair.peer, 0, to + 16, nowhere, 64 << 10));
+    assert_false(shm_read_verified(&pair.peer, 0, to + 16, nowhere, 64 << 10));
+    munmap(hole, 64 << 10);
+    pair_close(&pair);
+}
+
 /* A pid may belong to another program by now: one that does not have the rank's probe. */
 static void test_another_program_is_not_read(void **state)
 {
@@ -388,6 +418,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_peer_reads_in_place),
+        cmocka_unit_test(test_reads_to_any_place),
         cmocka_unit_test(test_another_program_is_not_read),
         cmocka_unit_test(test_a_forked_process_is_not_read),
         cmocka_unit_test(test_any_address_is_safe),

@@ -23,7 +23,7 @@ struct fabric_buffer *fabric_copy(struct fabric *fabric, const void *header, siz
     buffer->kind = FABRIC_SENT;
     buffer->bytes = header_bytes + bytes;
     memcpy(buffer->data, header, header_bytes);
-    if (bytes > 0) memcpy(buffer->data + header_bytes, payload, bytes);
+    tutti_copy(buffer->data + header_bytes, payload, bytes);
     return buffer;
 }
 

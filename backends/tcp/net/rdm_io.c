@@ -22,7 +22,7 @@ static size_t pack(uint8_t *out, const struct wire_envelope *envelope, const str
     wire_envelope_encode(out, envelope);
     out += WIRE_ENVELOPE;
     if (parts->first_bytes > 0) memcpy(out, parts->first, parts->first_bytes);
-    if (parts->second_bytes > 0) memcpy(out + parts->first_bytes, parts->second, parts->second_bytes);
+    tutti_copy(out + parts->first_bytes, parts->second, parts->second_bytes);
     return WIRE_ENVELOPE + parts->first_bytes + parts->second_bytes;
 }
 
@@ -213,7 +213,7 @@ static void handle_piece(struct fabric_link *link, const struct wire_envelope *e
         fabric_drop(fabric, link->rank, "it wrote outside the exposed memory", true);
         return;
     }
-    if (n > 0) memcpy(region->data + region->landed, data, n);
+    tutti_copy(region->data + region->landed, data, n);
     region->landed += n;
     if (region->landed == region->bytes) fabric->config.events->written(fabric->config.user, envelope->key);
 }

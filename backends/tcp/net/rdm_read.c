@@ -83,7 +83,7 @@ static void end_read(struct fabric *fabric, struct rdm_read *read, int error)
     if (error != 0)
         reading->error = error;
     else if (reading->region != NULL && !is_direct(fabric))
-        memcpy(reading->region->data + read->offset, read->data, read->bytes);
+        tutti_copy(reading->region->data + read->offset, read->data, read->bytes);
     reading->landed += read->bytes;
     free_read(fabric, read);
 }

@@ -71,7 +71,7 @@ static __attribute__((noinline)) void keep(struct proto *proto, tutti_matcher *m
     }
     arrival->match = (tutti_match_message){.key = key_of(header)};
     arrival->header = *header;
-    if (bytes > 0) memcpy(arrival->payload, payload, bytes);
+    tutti_copy(arrival->payload, payload, bytes);
     tutti_match_reserve(matcher, malloc, free);
     tutti_match_keep(matcher, &arrival->match);
     if (matcher == &proto->messages && matcher->n_probes > 0) complete_probes(proto, header);

@@ -196,7 +196,7 @@ static __attribute__((noinline)) int send_later(struct shm *shm, int local_rank,
     if (waiting == NULL) return shm_drop_starved(shm, local_rank); /* dropping the message would hang the peer */
     waiting->header = *header;
     waiting->bytes = bytes;
-    if (bytes > 0) memcpy(waiting->payload, payload, bytes);
+    tutti_copy(waiting->payload, payload, bytes);
     STAILQ_INSERT_TAIL(&peer->waiting, waiting, link);
     return TUTTI_OK;
 }

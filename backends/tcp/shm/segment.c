@@ -200,10 +200,25 @@ static bool read_mapped(struct shm *shm, int local_rank, void *to, uint64_t from
     return mapped != NULL;
 }
 
-bool shm_read_memory(struct shm *shm, int local_rank, void *to, uint64_t from, size_t bytes)
+typedef bool (*read_fn)(struct shm *shm, int local_rank, char *to, uint64_t from, size_t bytes);
+
+/* Reads by way of a place 64 bytes further where the kernel's copy to the place itself would be slow. */
+static bool read_around(struct shm *shm, int local_rank, char *to, uint64_t from, size_t bytes, read_fn read)
 {
-    char *at = to;
-    if (read_mapped(shm, local_rank, to, from, bytes)) return true;
+    enum { AWAY = 64, PIECE = 64 << 10 }; /* a piece stays in the cache until it is moved */
+    while (tutti_is_slow_distance((size_t)((uintptr_t)to - from), bytes)) {
+        size_t now = bytes - AWAY < PIECE ? bytes - AWAY : PIECE;
+        if (!read(shm, local_rank, to + AWAY, from, now)) return false;
+        memmove(to, to + AWAY, now);
+        to += now;
+        from += now;
+        bytes -= now;
+    }
+    return read(shm, local_rank, to, from, bytes);
+}
+
+static bool read_unverified(struct shm *shm, int local_rank, char *at, uint64_t from, size_t bytes)
+{
     while (bytes > 0) {
         struct iovec mine = {at, bytes}, theirs = {(void *)(uintptr_t)from, bytes};
         ssize_t got = process_vm_readv(shm->peer[local_rank].pid, &mine, 1, &theirs, 1, 0);
@@ -216,19 +231,30 @@ bool shm_read_memory(struct shm *shm, int local_rank, void *to, uint64_t from, s
     return true;
 }
 
+bool shm_read_memory(struct shm *shm, int local_rank, void *to, uint64_t from, size_t bytes)
+{
+    return read_mapped(shm, local_rank, to, from, bytes) ||
+           read_around(shm, local_rank, to, from, bytes, read_unverified);
+}
+
 /* The kernel looks up the process once in a call, so the probe proves the identity of the data's owner.  That is
  * cheaper than to ask for its liveness.  A call that ends early has met memory that is gone. */
-bool shm_read_verified(struct shm *shm, int local_rank, void *to, uint64_t from, size_t bytes)
+static bool read_verified(struct shm *shm, int local_rank, char *to, uint64_t from, size_t bytes)
 {
     const struct shm_rank *rank = shm_rank_at(shm, local_rank);
     uint8_t found[HANDSHAKE_NONCE];
-    if (read_mapped(shm, local_rank, to, from, bytes)) return true;
     struct iovec mine[2] = {{to, bytes}, {found, sizeof found}};
     struct iovec theirs[2] = {{(void *)(uintptr_t)from, bytes}, {(void *)(uintptr_t)rank->probe_at, sizeof found}};
     ssize_t got;
     do got = process_vm_readv(shm->peer[local_rank].pid, mine, 2, theirs, 2, 0);
     while (got < 0 && errno == EINTR);
     return got == (ssize_t)(bytes + sizeof found) && memcmp(found, rank->probe, sizeof found) == 0;
+}
+
+bool shm_read_verified(struct shm *shm, int local_rank, void *to, uint64_t from, size_t bytes)
+{
+    return read_mapped(shm, local_rank, to, from, bytes) ||
+           read_around(shm, local_rank, to, from, bytes, read_verified);
 }
 
 bool shm_probe(struct shm *shm, const bool *present)

@@ -24,7 +24,7 @@ void coll_direct_post(struct coll_segment *segment, struct coll_op *op)
     if (op->kind == TUTTI_REDUCE && op->root != segment->rank) out = segment->result;
     if (op->kind == TUTTI_ALL_TO_ALL && op->in == op->out) { /* others still read the input while it is overwritten */
         in = segment->result;
-        if (op->at == 0) memcpy(segment->result, op->in, op->in_bytes);
+        if (op->at == 0) tutti_copy(segment->result, op->in, op->in_bytes);
     }
     slot->in = (uint64_t)(uintptr_t)in;
     slot->out = (uint64_t)(uintptr_t)out;
