@@ -1,5 +1,5 @@
 /* Collectives within one host, through a collective segment.  Each rank of a group has control slots there that it
- * alone writes and all read.  So it has buffers, but for a count in them that a root writes (chunks.c).
+ * alone writes and all read, and buffers likewise (but for a count of chunks.c, which a root writes).
  *
  * Every operation of a group takes one or more steps, and all ranks count them alike.  A rank posts a step by filling
  * its control slot (the operation's fingerprint, small data, or tensor addresses) and storing the step's number.  It
@@ -341,9 +341,10 @@ bool coll_uneven_awaits(const struct coll_segment *segment, const struct coll_op
 
 enum { COLL_WAITS = 2 }; /* nothing can be done yet */
 
-/* Copies in the first chunks of this rank's block. */
+/* Clears the counts of this rank's chunks. */
 void coll_chunks_post(struct coll_segment *segment, struct coll_op *op);
-/* Copies in as much as there is space for.  Returns TUTTI_OK if that was the last, 1 if it was not, or COLL_WAITS. */
+/* Copies in what there is space for, at most a buffer.  Returns TUTTI_OK if that was the last of the block, 1 if it was
+ * not, or COLL_WAITS. */
 int coll_chunks_fill(struct coll_segment *segment, struct coll_op *op);
 bool coll_chunks_have_space(const struct coll_segment *segment, const struct coll_op *op);
 /* Copies out the chunk that follows the bytes moved of a rank's block, if there is one.  Returns TUTTI_OK or
