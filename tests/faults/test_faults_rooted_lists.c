@@ -83,6 +83,14 @@ static void test_several_that_refuse(void **state)
 
 /* ---- calls that differ ------------------------------------------------------------------------------------------ */
 
+/* Gathers or scatters blocks of one size. */
+static int call_list(int rank, int size, bool scatters, int root, int64_t numel)
+{
+    int64_t all[MOST];
+    for (int i = 0; i < size; i++) all[i] = numel;
+    return scatters ? scatter(rank, size, root, numel, numel) : gather(rank, size, root, all);
+}
+
 /* Makes the ranks call together. */
 static int begin_differing(int size, int64_t *begin)
 {
@@ -115,13 +123,10 @@ struct roots {
 static int rank_of_all_roots(int rank, int size, void *argument)
 {
     const struct roots *c = argument;
-    int64_t numel[MOST];
-    for (int i = 0; i < size; i++) numel[i] = c->numel;
     int64_t begin;
     EXPECT(begin_differing(size, &begin) == 0);
     int root = c->next ? (rank + 1) % size : rank;
-    int status = c->scatters ? scatter(rank, size, root, c->numel, c->numel) : gather(rank, size, root, numel);
-    return end_differing(size, status, begin);
+    return end_differing(size, call_list(rank, size, c->scatters, root, c->numel), begin);
 }
 
 static void test_all_roots(void **state)
@@ -143,8 +148,6 @@ struct other {
 static int call_other(int rank, int size, int other, int64_t numel)
 {
     int root = 0;
-    int64_t all[MOST];
-    for (int i = 0; i < size; i++) all[i] = numel;
     tutti_tensor one = tutti_view(own, numel), every = tutti_view(&memory[0][0], numel * size);
     switch (other) {
     case 0:
@@ -156,9 +159,9 @@ static int call_other(int rank, int size, int other, int64_t numel)
     case 3:
         return tutti_barrier(NULL);
     case 4:
-        return gather(rank, size, 1, all);
+        return call_list(rank, size, false, 1, numel);
     case 5:
-        return scatter(rank, size, 1, numel, numel);
+        return call_list(rank, size, true, 1, numel);
     case 6:
         return tutti_broadcast(one, root, NULL);
     case 7:
@@ -171,15 +174,11 @@ static int call_other(int rank, int size, int other, int64_t numel)
 static int rank_of_others(int rank, int size, void *argument)
 {
     const struct other *c = argument;
-    int64_t numel[MOST];
-    for (int i = 0; i < size; i++) numel[i] = c->numel;
     int64_t begin;
     EXPECT(begin_differing(size, &begin) == 0);
-    int status;
-    if ((rank == size - 1) != c->reverse)
-        status = call_other(rank, size, c->other, c->numel);
-    else
-        status = c->scatters ? scatter(rank, size, 0, c->numel, c->numel) : gather(rank, size, 0, numel);
+    bool calls_other = (rank == size - 1) != c->reverse;
+    int status =
+        calls_other ? call_other(rank, size, c->other, c->numel) : call_list(rank, size, c->scatters, 0, c->numel);
     return end_differing(size, status, begin);
 }
 

@@ -112,16 +112,12 @@ static void run_ahead(struct coll_segment *segment)
         segment->unposted = TAILQ_NEXT(segment->unposted, link);
 }
 
-/* Counts the tensors of an operation whose blocks differ in size. */
-static void count_blocks(const struct coll_segment *segment, const struct coll_op *op)
+/* Counts the list and the tensor of an all_gather or a reduce_scatter. */
+static void count_list(const struct coll_segment *segment, const struct coll_op *op)
 {
     const struct transport *transport = &segment->shm->transport;
-    size_t own = op->uneven.out_bytes, all = op->in_bytes;
-    if (op->path != COLL_UNEVEN) {
-        own = coll_block_bytes(op, segment->rank);
-        all = 0;
-        for (int i = 0; i < segment->n; i++) all += coll_block_bytes(op, i);
-    }
+    size_t own = coll_block_bytes(op, segment->rank), all = 0;
+    for (int i = 0; i < segment->n; i++) all += coll_block_bytes(op, i);
     bool gathers = op->kind == TUTTI_ALL_GATHER;
     transport_count_sent(transport, gathers ? own : all);
     transport_count_received(transport, gathers ? all : own);
@@ -132,8 +128,13 @@ static inline void count_tensors(const struct coll_segment *segment, const struc
 {
     const struct transport *transport = &segment->shm->transport;
     size_t blocks = tutti_kind_out_blocks(op->kind) ? (size_t)segment->n : 1;
-    if (op->path == COLL_UNEVEN || op->list != NULL) {
-        count_blocks(segment, op);
+    if (op->list != NULL) {
+        count_list(segment, op);
+        return;
+    }
+    if (op->path == COLL_UNEVEN) {
+        transport_count_sent(transport, op->in_bytes);
+        transport_count_received(transport, op->uneven.out_bytes);
         return;
     }
     if (op->has_input) transport_count_sent(transport, op->in_bytes);

@@ -343,11 +343,9 @@ static bool awaits_all(const struct coll_op *op)
 void coll_set_awaited(const struct coll_segment *segment, struct coll_op *op)
 {
     bool is_root = op->root == segment->rank, from_root = coll_is_from_root(op->kind), is_last = coll_is_last(op);
-    bool all = awaits_all(op) || (is_root && (is_last || !from_root)), only_root = !all && (is_last || from_root);
-    if (op->path == COLL_UNEVEN && tutti_kind_has_root(op->kind)) {
-        all = is_root && coll_uneven_waits(op);
-        only_root = !is_root && coll_uneven_waits(op);
-    }
+    bool is_list = op->path == COLL_UNEVEN && tutti_kind_has_root(op->kind), waits = is_list && coll_uneven_waits(op);
+    bool all = is_list ? waits && is_root : awaits_all(op) || (is_root && (is_last || !from_root));
+    bool only_root = is_list ? waits && !is_root : !all && (is_last || from_root);
     op->awaits_from = only_root ? op->root : 0;
     op->awaits_to = all ? segment->n : only_root ? op->root + 1 : 0;
 }

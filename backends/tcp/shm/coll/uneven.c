@@ -271,8 +271,9 @@ int coll_uneven_arrived(struct coll_segment *segment, struct coll_op *op)
         if (i == segment->rank) continue;
         uint64_t bytes = entry_of(segment, op, i).bytes;
         if (bytes != out_block(op, i).bytes) return refuse_size(segment, op, i, bytes);
-        in_memory |= place_at(segment, op, i) == COLL_IN_MEMORY;
-        if (bytes > op->uneven.most && place_at(segment, op, i) == COLL_IN_CHUNKS) op->uneven.most = bytes;
+        enum coll_place place = place_at(segment, op, i);
+        in_memory |= place == COLL_IN_MEMORY;
+        if (bytes > op->uneven.most && place == COLL_IN_CHUNKS) op->uneven.most = bytes;
     }
     op->steps = in_memory && !rooted ? MEMORY_STEPS : 1;
     op->uneven.reads_memory = in_memory;
