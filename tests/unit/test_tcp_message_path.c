@@ -88,8 +88,13 @@ static void test_shared_cores(void **state)
         assert_int_equal(path_of(40000, true, i % 2), TRANSPORT_EAGER);
     }
     assert_null(peer.messages);
+    assert_int_equal(path_of(1 << 20, true, true), TRANSPORT_WRITE);
+    assert_int_equal(path_of(1 << 20, true, false), TRANSPORT_WRITE);
+    is_arena = true;
+    assert_int_equal(path_of(1 << 20, true, false), TRANSPORT_READ);
+    is_arena = false;
     has_space = false;
-    assert_int_equal(path_of(40000, true, false), TRANSPORT_READ);
+    assert_int_equal(path_of(40000, true, false), TRANSPORT_WRITE);
     assert_int_equal(path_of(40000, true, true), TRANSPORT_WRITE);
     shm.can_read_memory = false;
     assert_int_equal(path_of(40000, true, false), TRANSPORT_EAGER);

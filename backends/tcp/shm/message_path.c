@@ -16,13 +16,13 @@ static unsigned bit(enum transport_path path)
     return 1u << path;
 }
 
-/* Returns the possible paths of a message. */
+/* Returns the possible paths of a message.  A sender with a core of its own copies without delay only while it is
+ * blocked. */
 static unsigned find_paths(const struct shm *shm, size_t bytes, bool may_eager, bool blocked)
 {
     unsigned paths = shm->can_read_memory && bytes > 0 ? bit(TRANSPORT_READ) : 0;
     if (may_eager && bytes <= shm->transport.eager_max) paths |= bit(TRANSPORT_EAGER);
-    /* Only a blocked sender copies without delay. */
-    if (blocked || paths == 0) paths |= bit(TRANSPORT_WRITE);
+    if (blocked || shm->shares_cores || paths == 0) paths |= bit(TRANSPORT_WRITE);
     return paths;
 }
 
@@ -36,14 +36,15 @@ static bool is_possible(const struct shm *shm, const tutti_request *request, boo
 
 /* Returns the path that is taken without a measurement.  A message that waits for space in the ring is copied once
  * more.  Two copies at once can be faster than a single copy, but where data move slowly between cores, they take
- * several times as long. */
+ * several times as long.  Ranks that share a core have the data in its cache, and a sender whose message fits the FIFO
+ * runs on instead of waiting for a reader that has no core yet. */
 static enum transport_path usual_path(struct shm *shm, int local_rank, size_t bytes, unsigned paths, bool blocked)
 {
     bool eager = (paths & bit(TRANSPORT_EAGER)) != 0, reads = (paths & bit(TRANSPORT_READ)) != 0;
     if (eager && bytes <= SHM_EAGER_MAX) return TRANSPORT_EAGER;
     if (blocked && !shm->shares_cores) return reads ? TRANSPORT_READ : TRANSPORT_WRITE;
     if (eager && (!reads || shm_fits(shm, local_rank, bytes))) return TRANSPORT_EAGER;
-    return reads && !blocked ? TRANSPORT_READ : TRANSPORT_WRITE;
+    return reads && !shm->shares_cores ? TRANSPORT_READ : TRANSPORT_WRITE;
 }
 
 /* Returns the calls of the size class, or NULL if there is no memory for them. */
