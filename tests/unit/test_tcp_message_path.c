@@ -140,6 +140,48 @@ static void test_not_blocked(void **state)
     assert_int_equal(count(100, 1 << 20, false, TRANSPORT_WRITE), 0);
 }
 
+/* Starts n rounds of 16 messages.  One that is copied takes its time at once, one that is read in the wait for all. */
+static int count_in_rounds(int n, size_t bytes, int path)
+{
+    int taken = 0;
+    for (int i = 0; i < n; i++, shm.turns++) {
+        int64_t wait_ns = 0;
+        for (int k = 0; k < 16; k++) {
+            last = path_of(bytes, true, false);
+            *(last == TRANSPORT_EAGER ? &clock_ns : &wait_ns) += path_ns[last];
+            taken += last == path;
+        }
+        clock_ns += wait_ns;
+    }
+    return taken;
+}
+
+/* A message that is read costs its sender nothing before the wait. */
+static void test_rounds(void **state)
+{
+    (void)state;
+    for (int fastest = TRANSPORT_EAGER; fastest <= TRANSPORT_READ; fastest++) {
+        open_shm();
+        path_ns[TRANSPORT_EAGER] = path_ns[TRANSPORT_READ] = 12000;
+        path_ns[fastest] = 9000;
+        count_in_rounds(100, 40000, fastest);
+        assert_in_range(count_in_rounds(1000, 40000, fastest), 15500, 16000);
+    }
+    const char *text = shm_explain_message(&shm, 40000, NULL);
+    assert_non_null(strstr(text, "measured: eager 12.0 us, read 9.0 us"));
+}
+
+/* Messages without any wait between them are timed, too. */
+static void test_endless_round(void **state)
+{
+    (void)state;
+    open_shm();
+    path_ns[TRANSPORT_EAGER] = 12000;
+    path_ns[TRANSPORT_READ] = 9000;
+    count(2000, 40000, false, 0);
+    assert_in_range(count(10000, 40000, false, TRANSPORT_READ), 9500, 10000);
+}
+
 static void test_explains(void **state)
 {
     (void)state;
@@ -189,6 +231,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_first_messages),  cmocka_unit_test(test_shared_cores),
         cmocka_unit_test(test_the_fastest_one), cmocka_unit_test(test_not_blocked),
+        cmocka_unit_test(test_rounds),          cmocka_unit_test(test_endless_round),
         cmocka_unit_test(test_explains),        cmocka_unit_test(test_what_is_not_possible),
         cmocka_unit_test(test_named),
     };

@@ -1,15 +1,18 @@
 /* Selects the path of a message above SHM_EAGER_MAX bytes, or without credit.
  *
  * A row that the core has passed (tutti_backend.choose) decides if its path is possible.  Otherwise the sender measures
- * the paths for each peer and size class (choice.h).  The receiver follows the path that the message's packet names.  A
- * copy into the ring ends before the receiver begins its own, so a message alone cannot be timed.  The sender times
- * from the start of one message to the start of a later one: that includes the peer's work as soon as the ring is full
- * or the peer answers.
+ * the paths for each peer and size class (choice.h).  The receiver follows the path that the message's packet names.
+ *
+ * A message alone cannot be timed: a copy into the ring ends before the receiver begins its own, and a message that is
+ * to be read costs its sender nothing.  What is timed is a round: the messages that follow each other without a wait,
+ * from the first of them to the first of the next round.  That includes the wait, and so the peer's work.
  */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "tcp/shm/shm.h"
+
+enum { ROUND_MAX = 64 }; /* messages */
 
 static unsigned bit(enum transport_path path)
 {
@@ -54,17 +57,32 @@ static struct shm_messages *messages_of(struct shm_peer *peer, size_t bytes)
     return peer->messages != NULL ? &peer->messages[choice_class(bytes)] : NULL;
 }
 
-/* Counts a message, and begins or ends a span. */
-static void count_message(struct shm *shm, struct shm_messages *messages, unsigned paths, size_t bytes)
+/* Ends the round before a message, and the span with it if that is due. */
+static void begin_round(struct shm *shm, struct shm_messages *messages, unsigned paths, int shortest)
 {
-    uint64_t least = (uint64_t)choice_short_span((size_t)CHOICE_MIN << choice_class(bytes));
-    if (messages->calls == 0) messages->end = least;
-    uint64_t left = messages->end - messages->calls++;
-    if (left >= least) return;
-    int64_t now_ns = shm->config.host->now_ns();
-    if (left < least - 1) choice_add(&messages->measured, now_ns - messages->begin_ns);
-    if (left == 0) messages->end += (uint64_t)choice_end_span(&messages->measured, paths, (int)least);
-    messages->begin_ns = now_ns;
+    bool ends = messages->calls >= messages->end, is_timed = messages->begin_ns != 0;
+    bool is_last = messages->calls + (uint64_t)shortest > messages->end;
+    int64_t now_ns = is_timed || is_last ? shm->config.host->now_ns() : 0;
+    if (is_timed) choice_add(&messages->measured, (now_ns - messages->begin_ns) / messages->in_round);
+    messages->n_timed += is_timed;
+    messages->in_round = 0;
+    messages->begin_ns = is_last ? now_ns : 0;
+    if (!ends || messages->n_timed == 0) return;
+    messages->end = messages->calls + (uint64_t)choice_end_span(&messages->measured, paths, shortest);
+    messages->n_timed = 0;
+    messages->begin_ns = 0;
+}
+
+/* Counts a message, and begins a round or a span. */
+static void count_message(struct shm *shm, struct shm_messages *messages, unsigned paths, size_t bytes, bool blocked)
+{
+    int shortest = choice_short_span((size_t)CHOICE_MIN << choice_class(bytes));
+    if (messages->calls == 0) messages->end = (uint64_t)shortest;
+    if (blocked || messages->turn != shm->turns || messages->in_round == ROUND_MAX)
+        begin_round(shm, messages, paths, shortest);
+    messages->turn = shm->turns;
+    messages->in_round++;
+    messages->calls++;
 }
 
 /* True if the path is measured.  Where ranks share cores, times say more about the scheduler than about a path. */
@@ -84,7 +102,7 @@ enum transport_path shm_choose_path(struct shm *shm, int local_rank, const tutti
     struct shm_messages *messages = is_measured(shm, bytes) ? messages_of(&shm->peer[local_rank], bytes) : NULL;
     if (messages == NULL) return usual;
     if (messages->calls == 0) messages->measured.way = (uint8_t)usual;
-    count_message(shm, messages, paths, bytes);
+    count_message(shm, messages, paths, bytes, blocked);
     int way = messages->measured.way;
     return (paths >> way & 1) != 0 ? (enum transport_path)way : usual;
 }

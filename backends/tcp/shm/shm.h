@@ -109,8 +109,10 @@ struct shm_peer {
 /* Messages of one size class to a peer: see message_path.c. */
 struct shm_messages {
     struct choice measured;
-    uint64_t calls, end; /* messages so far; the first one after the current span */
-    int64_t begin_ns;    /* when the last timed one began */
+    uint64_t calls, end;   /* messages so far; the first one after the current span */
+    uint64_t turn;         /* the turn of the last one */
+    int64_t begin_ns;      /* when the current round began, or 0 if it is not timed */
+    int in_round, n_timed; /* messages in the current round, and timed rounds in the current span */
 };
 
 struct shm_waiting {
@@ -172,6 +174,7 @@ struct shm {
     unsigned misses;      /* consecutive poll rounds that found nothing */
     bool shares_cores;    /* not every rank has a core, which all ranks find alike; then yield between polls */
     unsigned pauses;
+    uint64_t turns;     /* rounds of progress: sends without one between them follow each other without a wait */
     int preferred_core; /* this rank's preferred core, or -1 */
     bool moved;         /* the balance needs this rank on another core than its own, */
     int balanced_core;  /* on this one */

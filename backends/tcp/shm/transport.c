@@ -172,6 +172,7 @@ static void look_at_cores(struct shm *shm)
 static int progress(struct transport *transport)
 {
     struct shm *shm = shm_of(transport);
+    shm->turns++;
     int moved = shm_progress(shm);
     moved += shm_stream_progress(shm);
     shm_settle(shm);
