@@ -120,6 +120,7 @@ void proto_close(struct proto *proto)
     proto_free_closed(proto);
     tutti_match_release(&proto->messages, free);
     tutti_match_release(&proto->grants, free);
+    spares_free(&proto->arrivals);
     free(proto->peer);
     *proto = (struct proto){0};
 }

@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <tutti/match.h>
 
+#include "tcp/base/spares.h"
 #include "tcp/base/transport.h"
 #include "tcp/p2p/kinds.h"
 
@@ -131,6 +132,7 @@ struct proto {
     struct proto_polled polled;
     tutti_matcher messages;   /* eager messages and RTS, and the receives and probes that wait for one */
     tutti_matcher grants;     /* CTS messages, and sends that wait for one in place of receives */
+    struct spares arrivals;   /* memory of messages that arrived early */
     struct proto_ops reading; /* receives that read a peer's memory, oldest first */
     struct proto_ops delayed; /* expected sends without an RTS, oldest first */
     struct proto_ops revoked; /* cancelled operations whose memory a peer may use, oldest first */
@@ -204,6 +206,8 @@ int proto_answer_rts(struct proto_group *group, tutti_request *request, const st
 extern const struct transport_events proto_events;
 /* Forgets an RTS that has no receive.  Returns false if there is none with this id. */
 bool proto_forget_rts(struct proto *proto, int32_t peer, uint64_t id);
+/* Frees a message that arrived early, once it is in no matcher. */
+void proto_free_arrival(struct proto *proto, struct proto_arrival *arrival);
 
 /* ---- proto_read.c: single-copy reads ------------------------------------------------------------------------- */
 

@@ -49,11 +49,20 @@ static void complete_probes(struct proto *proto, const struct transport_header *
     }
 }
 
+static size_t bytes_of(const struct transport_header *header)
+{
+    return sizeof(struct proto_arrival) + (header->kind == KIND_EAGER ? header->bytes : 0);
+}
+
+void proto_free_arrival(struct proto *proto, struct proto_arrival *arrival)
+{
+    spares_give(&proto->arrivals, arrival, bytes_of(&arrival->header));
+}
+
 /* Keeps a message until its counterpart is posted. */
 static __attribute__((noinline)) void keep(struct proto *proto, tutti_matcher *matcher,
                                            const struct transport_header *header, const void *payload)
 {
-    size_t bytes = header->kind == KIND_EAGER ? header->bytes : 0;
     int32_t rank = peer_of(header);
     const struct proto_peer *peer = &proto->peer[rank];
     if (proto_is_closed(proto, header->group)) {
@@ -64,28 +73,29 @@ static __attribute__((noinline)) void keep(struct proto *proto, tutti_matcher *m
         proto_drop(proto, rank, "it sent more than its credit allows");
         return;
     }
-    struct proto_arrival *arrival = malloc(sizeof *arrival + bytes);
+    size_t bytes = bytes_of(header);
+    struct proto_arrival *arrival = spares_take(&proto->arrivals, bytes);
     if (arrival == NULL) { /* dropping the message would hang the group */
         proto_drop(proto, rank, "no memory for its messages");
         return;
     }
     arrival->match = (tutti_match_message){.key = key_of(header)};
     arrival->header = *header;
-    tutti_copy(arrival->payload, payload, bytes);
+    tutti_copy(arrival->payload, payload, bytes - sizeof *arrival);
     tutti_match_reserve(matcher, malloc, free);
     tutti_match_keep(matcher, &arrival->match);
     if (matcher == &proto->messages && matcher->n_probes > 0) complete_probes(proto, header);
 }
 
 /* Forgets an RTS or CTS of this id that has no counterpart.  Returns false if there is none. */
-static bool forget_arrival(tutti_matcher *matcher, int32_t peer, uint64_t id)
+static bool forget_arrival(struct proto *proto, tutti_matcher *matcher, int32_t peer, uint64_t id)
 {
     tutti_match_message *message = tutti_match_next_message(matcher, NULL);
     for (; message != NULL; message = tutti_match_next_message(matcher, message)) {
         const struct transport_header *header = &arrival_of(message)->header;
         if (message->key.source != peer || header->kind == KIND_EAGER || header->id != id) continue;
         tutti_match_take(matcher, message);
-        free(arrival_of(message));
+        proto_free_arrival(proto, arrival_of(message));
         return true;
     }
     return false;
@@ -93,12 +103,13 @@ static bool forget_arrival(tutti_matcher *matcher, int32_t peer, uint64_t id)
 
 bool proto_forget_rts(struct proto *proto, int32_t peer, uint64_t id)
 {
-    return forget_arrival(&proto->messages, peer, id);
+    return forget_arrival(proto, &proto->messages, peer, id);
 }
 
 /* ---- eager messages ------------------------------------------------------------------------------------------ */
 
-static bool is_polled_for(const struct proto *proto, const struct transport_header *header)
+/* Inline, so that messages of a named peer, which are nearly all, need no call. */
+static inline bool is_polled_for(const struct proto *proto, const struct transport_header *header)
 {
     const struct proto_polled *polled = &proto->polled;
     return polled->request != NULL && !polled->has_rts && polled->request->tag == header->tag &&
@@ -258,7 +269,7 @@ static void handle_revoke(struct proto *proto, const struct transport_header *he
 {
     int32_t peer = peer_of(header);
     struct transport *transport = proto->peer[peer].transport;
-    forget_arrival(&proto->grants, peer, header->ref);
+    forget_arrival(proto, &proto->grants, peer, header->ref);
     struct proto_op *op = find_write(proto, peer, header->ref);
     if (op != NULL) {
         uint64_t id = op->id;
@@ -399,14 +410,14 @@ static void on_write_done(void *user, struct transport_write *write)
     proto_finish(user, op->request, is_short ? fail_receive_withdrawn(user, op->peer) : TUTTI_OK);
 }
 
-static void forget_rendezvous(tutti_matcher *matcher, int32_t peer)
+static void forget_rendezvous(struct proto *proto, tutti_matcher *matcher, int32_t peer)
 {
     tutti_match_message *message = tutti_match_next_message(matcher, NULL), *next;
     for (; message != NULL; message = next) {
         next = tutti_match_next_message(matcher, message);
         if (message->key.source != peer || arrival_of(message)->header.kind == KIND_EAGER) continue;
         tutti_match_take(matcher, message);
-        free(arrival_of(message));
+        proto_free_arrival(proto, arrival_of(message));
     }
 }
 
@@ -432,8 +443,8 @@ static void on_lost(void *user, int32_t peer, const char *why)
 {
     struct proto *proto = user;
     proto->peer[peer].is_connected = false;
-    forget_rendezvous(&proto->messages, peer);
-    forget_rendezvous(&proto->grants, peer);
+    forget_rendezvous(proto, &proto->messages, peer);
+    forget_rendezvous(proto, &proto->grants, peer);
     proto->moved++;
     if (proto->closing) return;
     for (size_t i = 0; i < proto->n_slots; i++) {

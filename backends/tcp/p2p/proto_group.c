@@ -74,7 +74,7 @@ static void reject_arrivals(struct proto *proto, tutti_matcher *matcher, uint64_
     while ((arrival = first_of_group(matcher, group)) != NULL) {
         tutti_match_take(matcher, &arrival->match);
         proto_reject(proto, &arrival->header);
-        free(arrival);
+        proto_free_arrival(proto, arrival);
     }
 }
 

@@ -56,11 +56,11 @@ static int receive_arrived(struct proto_group *group, tutti_request *request, st
     request->source = proto_source(group, request, arrival->match.key.source);
     tutti_match_take(&proto->messages, &arrival->match);
     if (header.kind != KIND_EAGER) {
-        free(arrival);
+        proto_free_arrival(proto, arrival);
         return proto_answer_rts(group, request, &header, (request->flags & TUTTI_REQUEST_AWAITED) != 0);
     }
     int status = proto_take_eager(proto, request, &header, arrival->payload);
-    free(arrival);
+    proto_free_arrival(proto, arrival);
     return status == TUTTI_OK ? TUTTI_REQUEST_DONE : status;
 }
 
@@ -74,7 +74,7 @@ __attribute__((noinline)) static struct proto_arrival *search_arrived(const stru
     while ((message = tutti_match_find_message(messages, &key)) != NULL && peer == TUTTI_ANY_SOURCE &&
            proto_group_rank(group, message->key.source) < 0) {
         tutti_match_take(messages, message);
-        free(message); /* the first member of its struct proto_arrival */
+        proto_free_arrival(group->proto, (struct proto_arrival *)(void *)message); /* its first member */
     }
     return (struct proto_arrival *)(void *)message;
 }

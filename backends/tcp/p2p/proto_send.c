@@ -94,7 +94,7 @@ static int send_to_exposed(struct proto_group *group, tutti_request *request, st
     struct transport_header header = cts->header;
     int32_t peer = cts->match.key.source;
     tutti_match_take(&proto->grants, &cts->match);
-    free(cts);
+    proto_free_arrival(proto, cts);
     if (!proto_agrees(request, &header)) {
         proto_send_nack(proto, peer, KIND_NACK_RECV, header.id, request);
         return proto_fail_mismatch(proto, request, &header);

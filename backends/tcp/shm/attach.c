@@ -433,6 +433,7 @@ void shm_close(struct shm *shm)
         close_own(shm, shm->peer[i].liveness_fd);
         free(shm->peer[i].messages);
     }
+    spares_free(&shm->spares);
     shm_arena_close(shm);
     if (shm->base != NULL) munmap(shm->base, shm->bytes);
     if (shm->probe != NULL) munmap(shm->probe, HANDSHAKE_NONCE);

@@ -143,6 +143,11 @@ bool shm_fits(struct shm *shm, int local_rank, size_t bytes)
     return fits(shm, peer, bytes, shm->ring_bytes);
 }
 
+static void free_waiting(struct shm *shm, struct shm_waiting *waiting)
+{
+    spares_give(&shm->spares, waiting, sizeof *waiting + waiting->bytes);
+}
+
 static int flush_waiting(struct shm *shm, int local_rank)
 {
     struct shm_peer *peer = &shm->peer[local_rank];
@@ -151,7 +156,7 @@ static int flush_waiting(struct shm *shm, int local_rank)
     while ((waiting = STAILQ_FIRST(&peer->waiting)) != NULL) {
         if (!write_message(shm, local_rank, &waiting->header, waiting->payload, waiting->bytes)) break;
         STAILQ_REMOVE_HEAD(&peer->waiting, link);
-        free(waiting);
+        free_waiting(shm, waiting);
         sent++;
     }
     return sent;
@@ -191,7 +196,7 @@ static __attribute__((noinline)) int send_later(struct shm *shm, int local_rank,
     if (bytes <= SHM_INLINE || reserve_bytes(shm, local_rank)) {
         if (enter_ring(shm, local_rank, header, payload, bytes)) return TUTTI_OK;
         if (await_space(shm, local_rank, header, payload, bytes)) return TUTTI_OK;
-        waiting = malloc(sizeof *waiting + bytes);
+        waiting = spares_take(&shm->spares, sizeof *waiting + bytes);
     }
     if (waiting == NULL) return shm_drop_starved(shm, local_rank); /* dropping the message would hang the peer */
     waiting->header = *header;
@@ -216,7 +221,7 @@ bool shm_unsend(struct shm *shm, int local_rank, uint8_t kind, uint64_t id)
     {
         if (waiting->header.kind != kind || waiting->header.id != id) continue;
         STAILQ_REMOVE(&shm->peer[local_rank].waiting, waiting, shm_waiting, link);
-        free(waiting);
+        free_waiting(shm, waiting);
         return true;
     }
     return false;
@@ -289,7 +294,7 @@ void shm_drop(struct shm *shm, int local_rank, const char *why, bool notify)
     snprintf(peer->why, sizeof peer->why, "%s", why);
     while ((waiting = STAILQ_FIRST(&peer->waiting)) != NULL) {
         STAILQ_REMOVE_HEAD(&peer->waiting, link);
-        free(waiting);
+        free_waiting(shm, waiting);
     }
     /* release: earlier messages are visible first; the fence orders `closed` before any reuse of this rank's memory */
     atomic_store_explicit(&peer->out->closed, 1, memory_order_release);

@@ -18,6 +18,7 @@
 #include <tutti/backend.h>
 
 #include "tcp/base/peer_handshake.h"
+#include "tcp/base/spares.h"
 #include "tcp/base/transport.h"
 #include "tcp/shm/choice.h"
 
@@ -173,6 +174,8 @@ struct shm {
     int polls, polls_max; /* polls before an awaited operation is left pending: see shm_polled */
     unsigned misses;      /* consecutive poll rounds that found nothing */
     bool shares_cores;    /* not every rank has a core, which all ranks find alike; then yield between polls */
+    struct spares spares; /* memory of messages that wait for space in a ring */
+    int next_any;         /* the local rank that was polled last for a message from any source */
     unsigned pauses;
     uint64_t turns;     /* rounds of progress: sends without one between them follow each other without a wait */
     int preferred_core; /* this rank's preferred core, or -1 */
