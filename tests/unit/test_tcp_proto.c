@@ -237,6 +237,59 @@ static void test_parts(void **state)
     close_rank(&proto, &group);
 }
 
+/* What a poll brings, one message each time, in this order. */
+static struct transport_header arriving[4];
+static int n_arriving, n_brought;
+
+static bool bring_next(struct transport *transport, int32_t rank, bool waits)
+{
+    (void)transport, (void)waits;
+    assert_int_equal(rank, TUTTI_ANY_SOURCE);
+    if (n_brought == n_arriving) return false;
+    struct transport_header header = arriving[n_brought++];
+    bring(protocol, (int32_t)header.source, header, "payload");
+    return true;
+}
+
+/* A receive from any source that polls takes a member's message with its tag, and leaves later ones where they are. */
+static void test_polls_for_any(void **state)
+{
+    char data[8] = "";
+    struct transport_header ours = {.kind = KIND_EAGER, .source = 1, .group = OURS, .tag = 3, .bytes = sizeof data};
+    tutti_request request = {
+        .peer = TUTTI_ANY_SOURCE, .tag = 3, .data = data, .bytes = sizeof data, .flags = TUTTI_REQUEST_AWAITED};
+    struct transport_ops ops = stub_ops;
+    struct transport polled = {.ops = &ops};
+    struct proto proto;
+    struct proto_group group;
+    (void)state;
+    open_rank(&proto, &group);
+    ops.poll = bring_next;
+    proto.transport[0] = &polled;
+    for (int i = 0; i < 4; i++) arriving[i] = ours;
+    arriving[0].source = 2; /* not a member */
+    arriving[1].tag = 4;
+    n_arriving = 4;
+    n_brought = 0;
+    assert_int_equal(proto_recv(&group, &request), TUTTI_REQUEST_DONE);
+    assert_int_equal(n_brought, 3);
+    assert_int_equal(request.source, 1);
+    assert_string_equal(data, "payload");
+    assert_int_equal(proto.messages.n_messages, 2);
+
+    int ended = 0; /* an RTS is the oldest message, and is answered */
+    request.owner = &ended;
+    arriving[0] = (struct transport_header){
+        .kind = KIND_RTS_READ, .source = 1, .group = OURS, .tag = 3, .bytes = sizeof data, .id = 1, .ref = 1};
+    n_arriving = 2;
+    n_brought = 0;
+    assert_int_equal(proto_recv(&group, &request), TUTTI_REQUEST_DONE);
+    assert_int_equal(n_brought, 1);
+    assert_int_equal(last_sent.kind, KIND_FIN);
+    proto.transport[0] = &stub;
+    close_rank(&proto, &group);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -249,6 +302,7 @@ int main(void)
         cmocka_unit_test(test_a_read_without_reads),
         cmocka_unit_test(test_sent_after_all),
         cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_polls_for_any),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

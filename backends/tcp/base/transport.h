@@ -164,8 +164,9 @@ struct transport_ops {
      * dropped the link.  NULL in a transport without single-copy reads. */
     bool (*read)(struct transport *transport, int32_t rank, tutti_request *request, size_t at, uint64_t from,
                  size_t bytes);
-    /* Handles the next message from rank, for which it waits a short time if `waits` is set.  Returns false if none
-     * arrived.  Later messages stay where they are, because their receives most likely follow. */
+    /* Handles the next message from rank, or from the next of all ranks for TUTTI_ANY_SOURCE.  Waits for it a short
+     * time if `waits` is set.  Returns false if none arrived.  Later messages stay where they are, because their
+     * receives most likely follow. */
     bool (*poll)(struct transport *transport, int32_t rank, bool waits);
 
     int (*progress)(struct transport *transport);

@@ -112,8 +112,11 @@ bool proto_forget_rts(struct proto *proto, int32_t peer, uint64_t id)
 static inline bool is_polled_for(const struct proto *proto, const struct transport_header *header)
 {
     const struct proto_polled *polled = &proto->polled;
-    return polled->request != NULL && !polled->has_rts && polled->request->tag == header->tag &&
-           polled->peer == peer_of(header) && polled->group->id == header->group;
+    if (polled->request == NULL || polled->has_rts || polled->request->tag != header->tag ||
+        polled->group->id != header->group)
+        return false;
+    if (polled->peer != TUTTI_ANY_SOURCE) return polled->peer == peer_of(header);
+    return proto_group_rank(polled->group, peer_of(header)) >= 0;
 }
 
 /* Withdraws the receive first, because a message with credit may find that the link is lost. */
@@ -127,7 +130,9 @@ finish_eager(struct proto *proto, tutti_request *request, const struct transport
 
 static void take_polled(struct proto *proto, const struct transport_header *header, const void *payload)
 {
-    proto->polled.status = proto_take_eager(proto, proto->polled.request, header, payload);
+    tutti_request *request = proto->polled.request;
+    request->source = proto_source(proto->polled.group, request, peer_of(header));
+    proto->polled.status = proto_take_eager(proto, request, header, payload);
     proto->polled.request = NULL;
 }
 

@@ -88,11 +88,18 @@ static struct proto_arrival *find_arrived(const struct proto_group *group, const
 
 /* ---- posting ------------------------------------------------------------------------------------------------- */
 
+/* Returns the transport that can be polled for messages of the peer, or NULL. */
+static struct transport *find_polled(const struct proto *proto, int32_t peer)
+{
+    struct transport *transport = peer == TUTTI_ANY_SOURCE ? proto->transport[0] : proto->peer[peer].transport;
+    return transport->ops->poll != NULL ? transport : NULL;
+}
+
 /* Polls for the message.  Returns PENDING if it does not arrive, and then has changed nothing. */
 static int poll_message(struct proto_group *group, tutti_request *request, int32_t peer)
 {
     struct proto *proto = group->proto;
-    struct transport *transport = proto->peer[peer].transport;
+    struct transport *transport = find_polled(proto, peer);
     proto->polled = (struct proto_polled){.request = request, .group = group, .peer = peer};
     bool waits = (request->flags & TUTTI_REQUEST_AT_ONCE) == 0;
     int most = waits ? PROTO_POLLS : 1;
@@ -101,7 +108,6 @@ static int poll_message(struct proto_group *group, tutti_request *request, int32
     bool came = proto->polled.request == NULL;
     proto->polled.request = NULL;
     if (!came) return TUTTI_REQUEST_PENDING;
-    request->source = request->peer;
     return proto->polled.status == TUTTI_OK ? TUTTI_REQUEST_DONE : proto->polled.status;
 }
 
@@ -152,8 +158,8 @@ static int probe(struct proto_group *group, tutti_request *request, int32_t peer
 static bool may_poll(const struct proto *proto, const tutti_request *request, int32_t peer)
 {
     return (request->flags & (TUTTI_REQUEST_AWAITED | TUTTI_REQUEST_AT_ONCE)) &&
-           (request->flags & TUTTI_REQUEST_ANY_TAG) == 0 && peer != TUTTI_ANY_SOURCE &&
-           proto->messages.n_receives == 0 && proto->peer[peer].transport->ops->poll != NULL;
+           (request->flags & TUTTI_REQUEST_ANY_TAG) == 0 && proto->messages.n_receives == 0 &&
+           find_polled(proto, peer) != NULL;
 }
 
 /* Does proto_recv's work for all receives and probes. */

@@ -74,14 +74,29 @@ static bool unsend(struct transport *transport, int32_t rank, uint8_t kind, uint
     return shm_unsend(shm_of(transport), shm_of(transport)->local_rank_of[rank], kind, id);
 }
 
+/* Handles a message of any peer.  Each has its turn. */
+static __attribute__((noinline)) int read_any(struct shm *shm)
+{
+    for (int i = 0; i < shm->n; i++) {
+        shm->next_any = shm->next_any + 1 < shm->n ? shm->next_any + 1 : 0;
+        if (!shm->peer[shm->next_any].lost && shm_read(shm, shm->next_any, 1) != 0) return 1;
+    }
+    return 0;
+}
+
+static int read_one(struct shm *shm, int32_t rank)
+{
+    return rank == TUTTI_ANY_SOURCE ? read_any(shm) : shm_read(shm, shm->local_rank_of[rank], 1);
+}
+
 static bool poll_peer(struct transport *transport, int32_t rank, bool waits)
 {
     struct shm *shm = shm_of(transport);
-    int local_rank = shm->local_rank_of[rank], found = shm_read(shm, local_rank, 1);
+    int found = read_one(shm, rank);
     if (found != 0 || !waits) return found != 0;
     for (int i = 0; i < shm->polls && found == 0; i++) {
         shm_pause(shm);
-        found = shm_read(shm, local_rank, 1);
+        found = read_one(shm, rank);
     }
     shm_polled(shm, found != 0);
     if (found == 0) shm_settle(shm);
