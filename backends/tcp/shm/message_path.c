@@ -98,13 +98,16 @@ enum transport_path shm_choose_path(struct shm *shm, int local_rank, const tutti
     if (choice != NULL && is_possible(shm, request, may_eager, choice->path)) return (enum transport_path)choice->path;
     if (bytes > SHM_EAGER_MAX && shm_is_shared(shm, request->data, bytes)) return TRANSPORT_READ;
     unsigned paths = find_paths(shm, bytes, may_eager, blocked);
-    enum transport_path usual = usual_path(shm, local_rank, bytes, paths, blocked);
+    enum transport_path path = usual_path(shm, local_rank, bytes, paths, blocked);
     struct shm_messages *messages = is_measured(shm, bytes) ? messages_of(&shm->peer[local_rank], bytes) : NULL;
-    if (messages == NULL) return usual;
-    if (messages->calls == 0) messages->measured.way = (uint8_t)usual;
-    count_message(shm, messages, paths, bytes, blocked);
-    int way = messages->measured.way;
-    return (paths >> way & 1) != 0 ? (enum transport_path)way : usual;
+    if (messages != NULL) {
+        if (messages->calls == 0) messages->measured.way = (uint8_t)path;
+        count_message(shm, messages, paths, bytes, blocked);
+        int way = messages->measured.way;
+        if ((paths >> way & 1) != 0) path = (enum transport_path)way;
+    }
+    bool lacks_fifo = path == TRANSPORT_WRITE && !shm_fifo_reserve(shm, local_rank);
+    return lacks_fifo && (paths & bit(TRANSPORT_READ)) != 0 ? TRANSPORT_READ : path;
 }
 
 static const char *describe_path(int path)
