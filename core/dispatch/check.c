@@ -202,7 +202,10 @@ int check_root(const struct tutti_group *group, tutti_op *op, const tutti_opts *
 {
     bool message = op_is_message(op);
     const char *word = op->kind == TUTTI_SEND ? "dst" : message ? "src" : "root";
-    if (message && op->kind != TUTTI_SEND && op->root == TUTTI_ANY_SOURCE) return TUTTI_OK;
+    if (message && op->kind != TUTTI_SEND && op->root == TUTTI_ANY_SOURCE) {
+        if (group->size > 1) return TUTTI_OK;
+        return REFUSE("src is any rank, but group %s has no other rank than this one", group->name);
+    }
     int local =
         opts->group_rank ? (op->root >= 0 && op->root < group->size ? op->root : -1) : group_rank_of(group, op->root);
     if (local < 0)

@@ -319,6 +319,8 @@ static int groups(void)
     tutti_group *single = NULL;
     if (tutti_new_group((int[]){WRONG}, 1, &bad, &single) != TUTTI_OK) return __LINE__;
     INVALID(tutti_barrier(tutti_with(.group = single)), "no algorithm|none");
+    INVALID(tutti_recv(F(1), TUTTI_ANY_SOURCE, tutti_with(.group = single)), "recv|src is any rank|no other rank");
+    INVALID(tutti_probe(TUTTI_ANY_SOURCE, tutti_with(.group = single), NULL), "probe|src is any rank|no other rank");
     if (tutti_destroy_process_group(single) != TUTTI_OK) return __LINE__;
     return made == NULL ? 0 : __LINE__;
 }

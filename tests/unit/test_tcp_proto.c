@@ -277,6 +277,12 @@ static void test_polls_for_any(void **state)
     assert_string_equal(data, "payload");
     assert_int_equal(proto.messages.n_messages, 2);
 
+    proto.polls_for_any = PROTO_ANY_TURN - 1; /* now all transports must make progress */
+    request.flags = TUTTI_REQUEST_AT_ONCE;
+    assert_int_equal(proto_recv(&group, &request), TUTTI_REQUEST_ABSENT);
+    assert_int_equal(n_brought, 3);
+    request.flags = TUTTI_REQUEST_AWAITED;
+
     int ended = 0; /* an RTS is the oldest message, and is answered */
     request.owner = &ended;
     arriving[0] = (struct transport_header){

@@ -33,7 +33,8 @@ enum {
     PROTO_REVOKE_MS = 300,
     PROTO_SILENT_MS = 600,
     PROTO_REVOKE_MAX_MS = 1500,
-    PROTO_POLLS = 64, /* an awaited request looks at this many messages of its peer before it is left pending */
+    PROTO_POLLS = 64,    /* an awaited request looks at this many messages of its peer before it is left pending */
+    PROTO_ANY_TURN = 16, /* every such receive from any source is posted, so that all transports make progress */
     PROTO_TRANSPORTS = 2
 };
 
@@ -130,6 +131,7 @@ struct proto {
     int32_t rank, world_size;
     struct proto_peer *peer;
     struct proto_polled polled;
+    unsigned polls_for_any;
     tutti_matcher messages;   /* eager messages and RTS, and the receives and probes that wait for one */
     tutti_matcher grants;     /* CTS messages, and sends that wait for one in place of receives */
     struct spares arrivals;   /* memory of messages that arrived early */

@@ -154,12 +154,14 @@ static int probe(struct proto_group *group, tutti_request *request, int32_t peer
     return TUTTI_REQUEST_PENDING;
 }
 
-/* True if the receive may poll.  An earlier posted receive may take the same message, so there must be none. */
-static bool may_poll(const struct proto *proto, const tutti_request *request, int32_t peer)
+/* True if the receive may poll.  An earlier posted receive may take the same message, so there must be none.  Messages
+ * of other transports come only with progress, for which a receive from any source must be left pending. */
+static bool may_poll(struct proto *proto, const tutti_request *request, int32_t peer)
 {
-    return (request->flags & (TUTTI_REQUEST_AWAITED | TUTTI_REQUEST_AT_ONCE)) &&
-           (request->flags & TUTTI_REQUEST_ANY_TAG) == 0 && proto->messages.n_receives == 0 &&
-           find_polled(proto, peer) != NULL;
+    if ((request->flags & (TUTTI_REQUEST_AWAITED | TUTTI_REQUEST_AT_ONCE)) == 0) return false;
+    if ((request->flags & TUTTI_REQUEST_ANY_TAG) != 0 || proto->messages.n_receives > 0) return false;
+    if (peer == TUTTI_ANY_SOURCE && ++proto->polls_for_any % PROTO_ANY_TURN == 0) return false;
+    return find_polled(proto, peer) != NULL;
 }
 
 /* Does proto_recv's work for all receives and probes. */
