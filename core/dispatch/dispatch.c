@@ -51,7 +51,7 @@ static int begin_message(struct tutti_work *work, const tutti_op *op, const stru
 {
     tutti_request *request = new_request(work, op, entry);
     const tutti_tensor *tensor = op->kind == TUTTI_SEND ? op->in : op->out;
-    request->flags = flags;
+    request->flags = flags | (op->timeout_ms == 0 ? TUTTI_REQUEST_NOW : 0);
     request->tag = DISPATCH_MESSAGE_TAG | (uint64_t)op->tag;
     if (op_is_open(op)) set_open_fields(request, op);
     if (op->kind != TUTTI_PROBE) {

@@ -142,6 +142,7 @@ static inline __attribute__((always_inline)) int issue_work(struct tutti_work *w
     struct engine *engine = message->group->engine;
     fill_request(work, message);
     work->request.flags = message->async ? 0 : TUTTI_REQUEST_AWAITED;
+    if (message->opts->timeout_ms == TUTTI_NOW) work->request.flags |= TUTTI_REQUEST_NOW;
     if (status < 0)
         work->request = message->memo->request;
     else

@@ -81,7 +81,10 @@ enum tutti_request_flags {
     /* Set only for backends with the trait TUTTI_BACKEND_DEFERS.  The entry completes the request without waiting: recv
      * if the message has arrived, send if it can leave now.  Otherwise it returns ABSENT, and never PENDING.  It keeps
      * nothing of the request, and leaves `priv` zero: the core may pass the same one again. */
-    TUTTI_REQUEST_AT_ONCE = 64
+    TUTTI_REQUEST_AT_ONCE = 64,
+    /* The core withdraws the request unless it completes within this call or the next progress.  A receive had better
+     * not begin what takes longer, as its message would then be lost. */
+    TUTTI_REQUEST_NOW = 128
 };
 
 /* One message or native operation.  Allocated by the core. */

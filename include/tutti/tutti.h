@@ -700,6 +700,9 @@ static inline int tutti_monitored_barrier(const tutti_opts *opts)
  *   message is then not received.  A receive that had begun to take it fails with ABORTED ("rank 1 took its message
  *   back"); the group does not fail.  mpi cannot cancel a send: above 3 KiB it keeps the memory, which must stay valid
  *   and unchanged, and the message may still be received.
+ * - A receive that times out while it takes a message loses it.  The sender then gets ABORTED ("withdrew its receive"),
+ *   or TUTTI_OK if all of the message was in flight.  With TUTTI_NOW this happens only to messages that cannot be taken
+ *   at once: above 64 KiB between hosts or from a blocked sender, and above 4 MiB.  Use tutti_iprobe or tutti_irecv.
  *
  * Errors: those common to all operations. */
 static inline int tutti_send(tutti_tensor tensor, int dst, const tutti_opts *opts)

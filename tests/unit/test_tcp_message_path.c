@@ -97,7 +97,7 @@ static void test_shared_cores(void **state)
     }
     assert_null(peer.messages);
     assert_int_equal(path_of(1 << 20, true, true), TRANSPORT_WRITE);
-    assert_int_equal(path_of(1 << 20, true, false), TRANSPORT_WRITE);
+    assert_int_equal(path_of(1 << 20, true, false), TRANSPORT_OFFER);
     is_arena = true;
     assert_int_equal(path_of(1 << 20, true, false), TRANSPORT_READ);
     is_arena = false;
@@ -105,7 +105,7 @@ static void test_shared_cores(void **state)
     assert_int_equal(path_of(1 << 20, true, false), TRANSPORT_READ);
     has_memory = true;
     has_space = false;
-    assert_int_equal(path_of(40000, true, false), TRANSPORT_WRITE);
+    assert_int_equal(path_of(40000, true, false), TRANSPORT_OFFER);
     assert_int_equal(path_of(40000, true, true), TRANSPORT_WRITE);
     shm.can_read_memory = false;
     assert_int_equal(path_of(40000, true, false), TRANSPORT_EAGER);

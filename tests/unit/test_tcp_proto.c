@@ -296,6 +296,91 @@ static void test_polls_for_any(void **state)
     close_rank(&proto, &group);
 }
 
+static enum transport_path choose_offer(struct transport *transport, int32_t rank, const tutti_request *request,
+                                        bool may_eager, bool blocked, const tutti_path_row *row)
+{
+    (void)transport, (void)rank, (void)request, (void)may_eager, (void)blocked, (void)row;
+    return TRANSPORT_OFFER;
+}
+
+/* A receiver answers an offer with a CTS, and reads only if it cannot wait. */
+static void test_offered(void **state)
+{
+    enum { LARGE = TRANSPORT_PAYLOAD_MAX + 1, QUESTION = 7 };
+    static char data[LARGE];
+    struct transport_header rts = {
+        .kind = KIND_RTS_READ, .group = OURS, .bytes = LARGE, .id = QUESTION, .ref = 1, .flags = KIND_OFFER};
+    (void)state;
+    for (int now = 0; now < 2; now++) {
+        int ended = 0;
+        tutti_request request = {.peer = 1, .data = data, .bytes = LARGE, .owner = &ended};
+        struct proto proto;
+        struct proto_group group;
+        request.flags = TUTTI_REQUEST_AWAITED | (now ? TUTTI_REQUEST_NOW : 0);
+        open_rank(&proto, &group);
+        bring(&proto, 1, rts, NULL);
+        assert_int_equal(proto_recv(&group, &request), now ? TUTTI_REQUEST_DONE : TUTTI_REQUEST_PENDING);
+        assert_int_equal(last_sent.kind, now ? KIND_FIN : KIND_CTS);
+        assert_int_equal(last_sent.ref, QUESTION);
+        if (!now) { /* the sender withdraws the message, and waits for the answer */
+            bring(&proto, 1, (struct transport_header){.kind = KIND_CANCEL_READ, .ref = QUESTION}, NULL);
+            assert_int_equal(ended, TUTTI_ERR_ABORTED);
+            assert_int_equal(last_sent.kind, KIND_FIN);
+            assert_int_equal(last_sent.flags, KIND_WITHDRAWN);
+        }
+        close_rank(&proto, &group);
+    }
+}
+
+/* A sender that offers writes once the receiver asks, or ends when it has read.  One that has been asked to take back
+ * its memory waits for the receiver's FIN, and a CTS on the way changes nothing. */
+static void test_offers(void **state)
+{
+    enum { LARGE = TRANSPORT_PAYLOAD_MAX + 1, EXPOSED = 5, ASKS = 0, READS = 1, CANCELS = 2 };
+    static char data[LARGE];
+    struct transport_header cts = {.kind = KIND_CTS, .group = OURS, .bytes = LARGE, .id = EXPOSED};
+    struct transport_ops ops = stub_ops;
+    struct transport offering = {.ops = &ops, .copies_out = true};
+    (void)state;
+    ops.choose = choose_offer;
+    for (int peer_does = ASKS; peer_does <= CANCELS; peer_does++) {
+        int ended = 0;
+        tutti_request request = {.peer = 1, .data = data, .bytes = LARGE, .owner = &ended};
+        struct proto proto;
+        struct proto_group group;
+        open_rank(&proto, &group);
+        proto.peer[1].transport = &offering;
+        assert_int_equal(proto_send(&group, &request), TUTTI_REQUEST_PENDING);
+        assert_int_equal(last_sent.kind, KIND_RTS_READ);
+        assert_int_equal(last_sent.flags, KIND_OFFER);
+        struct proto_op *op = proto_pending(&request)->op;
+        struct transport_header fin = {.kind = KIND_FIN, .ref = op->id};
+        cts.ref = op->id;
+        if (peer_does == CANCELS) {
+            assert_int_equal(proto_cancel(&group, &request), TUTTI_ERR_ABORTED);
+            assert_int_equal(last_sent.kind, KIND_CANCEL_READ);
+            bring(&proto, 1, cts, NULL); /* it crossed the CANCEL_READ */
+            assert_int_equal(op->state, PROTO_SEND_WAITING);
+            assert_int_equal(last_sent.kind, KIND_NACK_RECV);
+            assert_int_equal(ended, 0);
+        }
+        if (peer_does == ASKS) {
+            bring(&proto, 1, cts, NULL);
+            assert_int_equal(op->state, PROTO_SEND_WRITING);
+            assert_int_equal(op->write.key, EXPOSED);
+            bring(&proto, 1, fin, NULL); /* a faulty peer: it reads no more */
+            assert_int_equal(ended, 0);
+            proto_events.write_done(&proto, &op->write);
+        } else {
+            fin.flags = peer_does == CANCELS ? KIND_WITHDRAWN : 0;
+            bring(&proto, 1, fin, NULL);
+        }
+        assert_int_equal(ended, peer_does == CANCELS ? TUTTI_ERR_ABORTED : 1);
+        proto.peer[1].transport = &stub;
+        close_rank(&proto, &group);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -309,6 +394,8 @@ int main(void)
         cmocka_unit_test(test_sent_after_all),
         cmocka_unit_test(test_parts),
         cmocka_unit_test(test_polls_for_any),
+        cmocka_unit_test(test_offered),
+        cmocka_unit_test(test_offers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -120,6 +120,7 @@ enum transport_path {
     TRANSPORT_EAGER, /* at once, with its data */
     TRANSPORT_READ,  /* the receiver gets the address and reads the message */
     TRANSPORT_WRITE, /* the receiver exposes memory, and the message is written there */
+    TRANSPORT_OFFER, /* as WRITE, but a receiver that cannot wait for the writer reads the message */
     TRANSPORT_RMA    /* the same, but the receiver's network adapter reads the message; never returned by choose */
 };
 

@@ -28,7 +28,7 @@ static const uint16_t used_fields[KINDS] = {
     [KIND_REVOKE] = REF,
     [KIND_REVOKED] = REF,
     [KIND_CANCEL_RTS] = REF,
-    [KIND_RTS_READ] = GROUP | TAG | BYTES | PRINT | ID | REF,
+    [KIND_RTS_READ] = GROUP | TAG | BYTES | PRINT | ID | REF | FLAGS,
     [KIND_CANCEL_READ] = REF,
     [KIND_FIN] = REF | FLAGS,
 };

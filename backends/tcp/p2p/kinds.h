@@ -27,7 +27,11 @@ enum kind {
     KINDS
 };
 
-enum { KIND_WITHDRAWN = 1 }; /* flags of NACKs and FIN; those of a CTS are the write's number of parts - 1 */
+/* Flags.  Those of a CTS are the write's number of parts - 1. */
+enum {
+    KIND_WITHDRAWN = 1, /* of NACKs and FIN */
+    KIND_OFFER = 1      /* of an RTS_READ: the receiver had better answer with a CTS */
+};
 
 /* True if a header is well formed and fits `payload` bytes of payload. */
 bool kind_is_valid(const struct transport_header *header, size_t payload, uint32_t world_size);

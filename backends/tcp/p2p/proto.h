@@ -83,6 +83,7 @@ struct proto_op {
     bool cut;         /* its write ends early */
     bool is_timed;    /* on `delayed` or, once cancelled, on `revoked` */
     bool is_readable; /* a send whose memory the peer may be reading */
+    bool is_offered;  /* the same, until the peer asks for a write */
 
     /* Not set in a new operation, but for `memory.transport` and `write.queued`, which say whether the rest is in use.
      * Most operations end without any of these. */
@@ -213,7 +214,7 @@ void proto_free_arrival(struct proto *proto, struct proto_arrival *arrival);
 
 /* ---- proto_read.c: single-copy reads ------------------------------------------------------------------------- */
 
-void proto_send_rts_read(struct proto *proto, struct proto_op *op);
+void proto_send_rts_read(struct proto *proto, struct proto_op *op, bool offers);
 /* Starts to read the message of a receive.  Returns PENDING or NO_MEMORY. */
 int proto_start_read(struct proto_group *group, tutti_request *request, const struct transport_header *rts);
 /* Reads the whole message, which has at most PROTO_READ_TURN bytes.  Returns DONE, or an error. */
@@ -228,6 +229,8 @@ int proto_continue_reads(struct proto *proto);
 /* Returns NULL with an error text if out of memory. */
 struct proto_op *proto_op_new(struct proto_group *group, tutti_request *request, int32_t peer, enum proto_state state);
 struct proto_op *proto_op_find(const struct proto *proto, uint64_t id);
+/* Returns the receive that has answered this RTS with a CTS, or NULL. */
+struct proto_op *proto_find_exposed(const struct proto *proto, int32_t peer, uint64_t rts);
 /* Frees an operation and withdraws its request everywhere.  May drop the link, which ends the peer's other
  * operations. */
 void proto_op_free(struct proto *proto, struct proto_op *op);

@@ -136,23 +136,13 @@ static void take_polled(struct proto *proto, const struct transport_header *head
     proto->polled.request = NULL;
 }
 
-/* Returns the receive that has answered this RTS with a CTS, or NULL. */
-static struct proto_op *find_exposed(const struct proto *proto, int32_t peer, uint64_t rts)
-{
-    for (size_t i = 0; i < proto->n_slots; i++) {
-        struct proto_op *op = proto->slot[i];
-        if (op->request != NULL && op->state == PROTO_RECV_EXPOSED && op->peer == peer && op->peer_id == rts) return op;
-    }
-    return NULL;
-}
-
 /* Handles a message whose sender sent an RTS and then did not wait for the answer.  An RTS that is neither answered
  * with a CTS nor kept was refused, and no receive takes its message. */
 static __attribute__((noinline)) void handle_eager_after_rts(struct proto *proto, const struct transport_header *header,
                                                              const void *payload)
 {
     int32_t peer = peer_of(header);
-    struct proto_op *op = find_exposed(proto, peer, header->ref);
+    struct proto_op *op = proto_find_exposed(proto, peer, header->ref);
     if (op != NULL)
         finish_eager(proto, op->request, header, payload);
     else if (proto_forget_rts(proto, peer, header->ref))
@@ -211,7 +201,8 @@ static struct proto_op *find_send(struct proto *proto, const struct transport_he
         return NULL;
     }
     struct proto_op *op = proto_op_find(proto, header->ref);
-    if (op != NULL && op->state == PROTO_SEND_WAITING && !op->is_readable && op->peer == peer) return op;
+    bool may_write = op != NULL && op->state == PROTO_SEND_WAITING && (!op->is_readable || op->is_offered);
+    if (may_write && op->peer == peer && !op->cancelled) return op;
     proto_send_nack(proto, peer, KIND_NACK_RECV, header->id, NULL);
     return NULL;
 }

@@ -45,7 +45,7 @@ struct proto_op *proto_op_new(struct proto_group *group, tutti_request *request,
     op->request = request;
     op->peer = peer;
     op->state = (uint8_t)state;
-    op->cancelled = op->cut = op->is_timed = op->is_readable = false;
+    op->cancelled = op->cut = op->is_timed = op->is_readable = op->is_offered = false;
     op->memory.transport = NULL;
     op->write.queued = false;
     proto_pending(request)->group = group;
@@ -90,4 +90,13 @@ void proto_free_ops(struct proto *proto)
     /* Slots 0, SLOTS, 2 * SLOTS, 4 * SLOTS .. are the first of their block, and hold its address. */
     for (size_t i = 0; i < proto->n_slots; i = i == 0 ? SLOTS : i * 2) free(proto->slot[i]);
     free(proto->slot);
+}
+
+struct proto_op *proto_find_exposed(const struct proto *proto, int32_t peer, uint64_t rts)
+{
+    for (size_t i = 0; i < proto->n_slots; i++) {
+        struct proto_op *op = proto->slot[i];
+        if (op->request != NULL && op->state == PROTO_RECV_EXPOSED && op->peer == peer && op->peer_id == rts) return op;
+    }
+    return NULL;
 }

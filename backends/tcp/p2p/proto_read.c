@@ -2,11 +2,13 @@
  * sender's memory stays readable until the receiver reports that it has finished (FIN). */
 #include "tcp/p2p/proto.h"
 
-void proto_send_rts_read(struct proto *proto, struct proto_op *op)
+void proto_send_rts_read(struct proto *proto, struct proto_op *op, bool offers)
 {
     struct transport_header header = proto_header(op, KIND_RTS_READ);
     header.ref = (uint64_t)(uintptr_t)op->request->data;
+    header.flags = offers ? KIND_OFFER : 0;
     op->is_readable = true;
+    op->is_offered = offers;
     transport_count_sent(proto->peer[op->peer].transport, op->request->bytes);
     proto_transmit(proto, op->peer, &header, NULL, 0);
 }
@@ -59,12 +61,14 @@ int proto_continue_reads(struct proto *proto)
     return 1;
 }
 
-/* Ends a read that the sender cancels.  A completed read is not found here, and its FIN is already on the way. */
+/* Ends a read that the sender cancels, or a receive that has asked for a write instead.  A completed read is not found
+ * here, and its FIN is already on the way. */
 void proto_handle_cancel_read(struct proto *proto, const struct transport_header *header)
 {
     int32_t peer = (int32_t)header->source;
     struct proto_op *op = TAILQ_FIRST(&proto->reading);
     while (op != NULL && (op->peer != peer || op->peer_id != header->ref)) op = TAILQ_NEXT(op, reading);
+    if (op == NULL) op = proto_find_exposed(proto, peer, header->ref);
     if (!proto_forget_rts(proto, peer, header->ref)) {
         if (op == NULL) return;
         proto_finish_recv(proto, op->request, peer,

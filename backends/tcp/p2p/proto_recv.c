@@ -39,7 +39,8 @@ int proto_answer_rts(struct proto_group *group, tutti_request *request, const st
         proto_send_nack(proto, peer, KIND_NACK_SEND, rts->id, request);
         return proto_fail_mismatch(proto, request, rts);
     }
-    bool reads = rts->kind == KIND_RTS_READ;
+    bool waits = (request->flags & TUTTI_REQUEST_NOW) == 0;
+    bool reads = rts->kind == KIND_RTS_READ && !((rts->flags & KIND_OFFER) && waits);
     if (reads && now && rts->bytes <= PROTO_READ_TURN && TAILQ_EMPTY(&proto->reading))
         return proto_read_now(proto, request, peer, rts);
     int status = reads ? proto_start_read(group, request, rts) : expose_receive(group, request, peer, rts->id);

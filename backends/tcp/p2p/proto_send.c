@@ -15,6 +15,8 @@ void proto_start_write(struct proto *proto, struct proto_op *op, const struct tr
     if (op->is_timed) TAILQ_REMOVE(&proto->delayed, op, timed);
     op->is_timed = false;
     op->state = PROTO_SEND_WRITING;
+    bool is_counted = op->is_readable;
+    op->is_readable = op->is_offered = false;
     const struct proto_group *group = proto_group_of(op);
     size_t bytes = op->request->bytes;
     op->write =
@@ -25,7 +27,7 @@ void proto_start_write(struct proto *proto, struct proto_op *op, const struct tr
                                  .owner = op,
                                  .row = tutti_path_find(group->choices, group->n_choices, TUTTI_SEND, (int64_t)bytes)};
     proto->peer[op->peer].was_written = true;
-    transport_count_sent(proto->peer[op->peer].transport, bytes);
+    if (!is_counted) transport_count_sent(proto->peer[op->peer].transport, bytes);
     proto_ops(proto, op->peer)->write(proto->peer[op->peer].transport, op->peer, &op->write);
 }
 
@@ -121,8 +123,8 @@ static int send_rendezvous(struct proto_group *group, tutti_request *request, in
     if (cts != NULL) return send_to_exposed(group, request, (struct proto_arrival *)(void *)cts);
     struct proto_op *op = proto_op_new(group, request, peer, PROTO_SEND_WAITING);
     if (op == NULL) return TUTTI_ERR_NO_MEMORY;
-    if (path == TRANSPORT_READ) {
-        proto_send_rts_read(proto, op);
+    if (path == TRANSPORT_READ || path == TRANSPORT_OFFER) {
+        proto_send_rts_read(proto, op, path == TRANSPORT_OFFER);
         return poll_receiver(group, request, op);
     }
     proto_post(group, &proto->grants, request, key);

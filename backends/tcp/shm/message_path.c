@@ -19,13 +19,13 @@ static unsigned bit(enum transport_path path)
     return 1u << path;
 }
 
-/* Returns the possible paths of a message.  A sender with a core of its own copies without delay only while it is
- * blocked. */
+/* Returns the possible paths of a message. */
 static unsigned find_paths(const struct shm *shm, size_t bytes, bool may_eager, bool blocked)
 {
     unsigned paths = shm->can_read_memory && bytes > 0 ? bit(TRANSPORT_READ) : 0;
     if (may_eager && bytes <= shm->transport.eager_max) paths |= bit(TRANSPORT_EAGER);
-    if (blocked || shm->shares_cores || paths == 0) paths |= bit(TRANSPORT_WRITE);
+    /* Only a blocked sender copies without delay. */
+    if (blocked || paths == 0) paths |= bit(TRANSPORT_WRITE);
     return paths;
 }
 
@@ -47,7 +47,8 @@ static enum transport_path usual_path(struct shm *shm, int local_rank, size_t by
     if (eager && bytes <= SHM_EAGER_MAX) return TRANSPORT_EAGER;
     if (blocked && !shm->shares_cores) return reads ? TRANSPORT_READ : TRANSPORT_WRITE;
     if (eager && (!reads || shm_fits(shm, local_rank, bytes))) return TRANSPORT_EAGER;
-    return reads && !shm->shares_cores ? TRANSPORT_READ : TRANSPORT_WRITE;
+    if (!reads || blocked) return TRANSPORT_WRITE;
+    return shm->shares_cores ? TRANSPORT_OFFER : TRANSPORT_READ;
 }
 
 /* Returns the calls of the size class, or NULL if there is no memory for them. */
@@ -106,7 +107,7 @@ enum transport_path shm_choose_path(struct shm *shm, int local_rank, const tutti
         int way = messages->measured.way;
         if ((paths >> way & 1) != 0) path = (enum transport_path)way;
     }
-    bool lacks_fifo = path == TRANSPORT_WRITE && !shm_fifo_reserve(shm, local_rank);
+    bool lacks_fifo = (path == TRANSPORT_WRITE || path == TRANSPORT_OFFER) && !shm_fifo_reserve(shm, local_rank);
     return lacks_fifo && (paths & bit(TRANSPORT_READ)) != 0 ? TRANSPORT_READ : path;
 }
 
