@@ -152,6 +152,7 @@ void ends_close(struct end *end, int n)
     for (int i = 0; i < n; i++) {
         close(end[i].shm.doorbell_fd);
         close(end[i].shm.watch);
+        spares_free(&end[i].shm.spares);
     }
 }
 

@@ -13,9 +13,9 @@
 
 static struct spares spares;
 
-static size_t memory_of(int class)
+static size_t memory_of(int size_class)
 {
-    return ((size_t)256 << class) + SPARES_HEADER;
+    return ((size_t)64 << size_class) + SPARES_HEADER;
 }
 
 /* All of the memory may be written, whatever it was before. */
@@ -33,12 +33,12 @@ static void test_gives_it_again(void **state)
     void *first = take(1000), *second = take(900);
     spares_give(&spares, first, 1000);
     spares_give(&spares, second, 900);
-    assert_int_equal(spares.bytes, 2 * memory_of(2));
+    assert_int_equal(spares.bytes, 2 * memory_of(4));
     assert_ptr_equal(take(1100), second); /* the same class, the last one first: it is still cached */
-    assert_ptr_equal(take(1280), first);
+    assert_ptr_equal(take(memory_of(4)), first);
     assert_int_equal(spares.bytes, 0);
-    spares_give(&spares, first, 1280);
-    void *other = take(1281); /* the next class */
+    spares_give(&spares, first, memory_of(4));
+    void *other = take(memory_of(4) + 1); /* the next class */
     assert_ptr_not_equal(other, first);
     free(second); /* memory that is not given back is plain memory */
     free(other);
@@ -50,12 +50,12 @@ static void test_gives_it_again(void **state)
 static void test_classes(void **state)
 {
     (void)state;
-    for (int class = 0; class < SPARES_CLASSES; class ++) {
-        void *memory = take(memory_of(class));
-        spares_give(&spares, memory, memory_of(class));
-        assert_int_equal(spares.bytes, memory_of(class));
-        assert_ptr_equal(take(memory_of(class) / 2 + 256), memory);
-        spares_give(&spares, memory, memory_of(class));
+    for (int size_class = 0; size_class < SPARES_CLASSES; size_class++) {
+        void *memory = take(memory_of(size_class));
+        spares_give(&spares, memory, memory_of(size_class));
+        assert_int_equal(spares.bytes, memory_of(size_class));
+        assert_ptr_equal(take(memory_of(size_class) - (32 << size_class) + 1), memory);
+        spares_give(&spares, memory, memory_of(size_class));
         spares_free(&spares);
     }
 }

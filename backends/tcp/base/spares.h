@@ -9,8 +9,8 @@
 #include <stddef.h>
 
 enum {
-    SPARES_CLASSES = 9,  /* 256 bytes, 512, .., 64 KiB, each with SPARES_HEADER more */
-    SPARES_HEADER = 256, /* for what a message has besides its payload, which often is a power of two */
+    SPARES_CLASSES = 11, /* 64 bytes, 128, .., 64 KiB, each with SPARES_HEADER more */
+    SPARES_HEADER = 192, /* for what a message has besides its payload, which often is a power of two */
     SPARES_MAX = 8 << 20 /* bytes that are kept */
 };
 
