@@ -60,13 +60,15 @@ static void test_classes(void **state)
     }
 }
 
-static void test_too_large(void **state)
+static void test_too_large_and_too_small(void **state)
 {
+    const size_t bytes[] = {memory_of(SPARES_CLASSES - 1) + 1, SPARES_HEADER, 8};
     (void)state;
-    size_t bytes = memory_of(SPARES_CLASSES - 1) + 1;
-    void *memory = take(bytes);
-    spares_give(&spares, memory, bytes);
-    assert_int_equal(spares.bytes, 0);
+    for (int i = 0; i < 3; i++) {
+        void *memory = take(bytes[i]);
+        spares_give(&spares, memory, bytes[i]);
+        assert_int_equal(spares.bytes, 0);
+    }
 }
 
 static void test_limit(void **state)
@@ -83,6 +85,6 @@ static void test_limit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_gives_it_again), cmocka_unit_test(test_classes),
-                                       cmocka_unit_test(test_too_large), cmocka_unit_test(test_limit)};
+                                       cmocka_unit_test(test_too_large_and_too_small), cmocka_unit_test(test_limit)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,10 +14,11 @@ static size_t capacity(int size_class)
     return ((size_t)CLASS_MIN << size_class) + SPARES_HEADER;
 }
 
-/* Returns the smallest class for that many bytes, or SPARES_CLASSES. */
+/* Returns the smallest class for that many bytes, or SPARES_CLASSES if they are not kept: too many, or so few that a
+ * class would waste more than it saves. */
 static int find_class(size_t bytes)
 {
-    int size_class = 0;
+    int size_class = bytes > SPARES_HEADER ? 0 : SPARES_CLASSES;
     while (size_class < SPARES_CLASSES && capacity(size_class) < bytes) size_class++;
     return size_class;
 }
