@@ -144,13 +144,19 @@ static bool has_one_reader(const struct coll_segment *segment, const struct coll
     return !is_flat_pair(segment, op) && !is_flat_reduce(segment, op);
 }
 
-/* True if ranks read each other's memory unless a measurement says otherwise.  Ranks that share cores prefer chunks,
- * for which the root of a scatter need not wait if all data fit its fragment buffers. */
+/* True if ranks read each other's memory unless a measurement says otherwise.  Ranks that share cores prefer chunks. */
 static bool usually_reads(const struct coll_segment *segment, const struct coll_op *op)
 {
     if (!is_possible(segment, op, COLL_DIRECT) || op->bytes < READ_USUAL || !has_one_reader(segment, op)) return false;
-    if (!segment->shm->shares_cores) return true;
-    return op->kind == TUTTI_SCATTER && op->in_bytes > COLL_FRAGMENTS * segment->fragment_bytes;
+    return !segment->shm->shares_cores;
+}
+
+/* True for a scatter that does not fit the root's fragment buffers, where ranks share cores.  For each chunk the root
+ * would wait until all have taken an earlier one.  Messages let it serve those that have a core. */
+static bool prefers_messages(const struct coll_segment *segment, const struct coll_op *op)
+{
+    bool fits = op->in_bytes <= COLL_FRAGMENTS * segment->fragment_bytes;
+    return segment->shm->shares_cores && op->kind == TUTTI_SCATTER && !fits;
 }
 
 /* True if ranks can run further ahead in parts of their fragment buffers than in eager buffers. */
@@ -251,13 +257,13 @@ void coll_use_direct(const struct coll_segment *segment, struct coll_op *op)
     coll_use_way(segment, op, COLL_WAY(COLL_DIRECT, 0));
 }
 
-/* Finds the ways.  Returns false if the core's row names a plan. */
+/* Finds the ways.  Returns false if the core's row names a plan, or if there is none and messages are better. */
 static bool choose(const struct coll_segment *segment, struct coll_op *op)
 {
     tutti_kind kind = op->kind == TUTTI_MONITORED_BARRIER ? TUTTI_BARRIER : op->kind;
     const tutti_path_row *row =
         tutti_path_find(segment->choices, segment->n_choices, kind, (int64_t)total_bytes(segment, op));
-    if (row != NULL && row->path == TUTTI_PATH_PLAN) return false;
+    if (row != NULL ? row->path == TUTTI_PATH_PLAN : prefers_messages(segment, op)) return false;
     bool named = row != NULL && is_possible(segment, op, row->path);
     op->ways = named ? ways_of(segment, op, row->path) : find_ways(segment, op);
     bool has_choice = op->in_bytes >= CHOICE_MIN && (op->ways & (op->ways - 1)) != 0;
