@@ -115,6 +115,7 @@ static void begin(struct member *one, uint64_t *random)
     pending->result = op.n_out > 0 ? out.data : NULL;
     pending->ended = 0;
     pending->request = (tutti_request){.fingerprint = (uint64_t)number + 1, .owner = &pending->ended};
+    ends_name_direct(&one->coll, &op);
     if (coll_begin(&one->coll, &op, &pending->request, &one->running) == TUTTI_REQUEST_DONE) pending->ended = 1;
 }
 

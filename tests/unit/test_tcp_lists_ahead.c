@@ -131,6 +131,7 @@ static void begin(struct member *one, uint64_t *random)
     describe(one, pending, number, random);
     pending->ended = 0;
     pending->request = (tutti_request){.fingerprint = (uint64_t)number + 1, .owner = &pending->ended};
+    ends_name_direct(&one->coll, &pending->op);
     int status = coll_begin(&one->coll, &pending->op, &pending->request, &one->running);
     assert_true(status == TUTTI_REQUEST_DONE || status == TUTTI_REQUEST_PENDING);
     if (status == TUTTI_REQUEST_DONE) pending->ended = 1;
