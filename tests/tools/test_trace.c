@@ -154,7 +154,7 @@ static void test_command_line(void **state)
 
 /* ---- recording ----------------------------------------------------------------------------------------------- */
 
-enum { STEPS = 30, LATE_MS = 10, SEND_LATE_MS = 30 };
+enum { STEPS = 30, LATE_MS = 10, SEND_LATE_MS = 100 };
 
 /* A forked child does not write to its parent's file. */
 static void push_ranges_in_child(void)
