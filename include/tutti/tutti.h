@@ -695,7 +695,8 @@ static inline int tutti_monitored_barrier(const tutti_opts *opts)
  *   blocking send may therefore wait for each other until they time out.
  * - A receive of another size or dtype than was sent returns MISMATCH and writes nothing; the group stays usable.  The
  *   sender gets MISMATCH too, unless the message was small enough to be in flight already, and never on mpi.
- * - Sending to and receiving from oneself is INVALID_ARGUMENT.  recv's src may be TUTTI_ANY_SOURCE (see opts->source).
+ * - Sending to and receiving from oneself is INVALID_ARGUMENT.  recv's src may be TUTTI_ANY_SOURCE (see opts->source),
+ *   unless the group has no other rank.
  * - A send that times out is cancelled, and the program owns its memory again.  Unless it was in flight already, the
  *   message is then not received.  A receive that had begun to take it fails with ABORTED ("rank 1 took its message
  *   back"); the group does not fail.  mpi cannot cancel a send: above 3 KiB it keeps the memory, which must stay valid
