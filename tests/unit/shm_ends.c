@@ -159,11 +159,10 @@ void ends_close(struct end *end, int n)
 void ends_name_direct(struct coll_segment *segment, const tutti_op *op)
 {
     static const tutti_path_row direct = {TUTTI_SCATTER, COLL_DIRECT, INT64_MAX};
+    bool is_tensor = op->kind == TUTTI_SCATTER && !op->list;
+    int64_t bytes = is_tensor ? op->out[0].numel * tutti_dtype_bytes(op->dtype) * segment->n : 0;
     segment->choices = &direct;
-    segment->n_choices = op->kind == TUTTI_SCATTER && !op->list;
-    if (op->n_out == 0) return;
-    size_t bytes = (size_t)(op->out[0].numel * tutti_dtype_bytes(op->dtype)) * (size_t)segment->n;
-    if (bytes <= COLL_FRAGMENTS * segment->fragment_bytes) segment->n_choices = 0;
+    segment->n_choices = (size_t)bytes > COLL_FRAGMENTS * segment->fragment_bytes;
 }
 
 void ends_open_arenas(struct end end[ENDS], pid_t pid)

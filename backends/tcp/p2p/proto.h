@@ -8,7 +8,8 @@
  *   expected     The core marks messages whose receive is certain.  Over a network a large receive then exposes its
  *                memory and sends its CTS at once.  The CTS has usually arrived when the send begins.
  *   read         If the transport can read a peer's memory, the sender sends the message's address (RTS_READ).  The
- *                receiver reads the message and reports that it has finished (FIN): proto_read.c.
+ *                receiver reads the message and reports that it has finished (FIN): proto_read.c.  If a write would be
+ *                faster, the sender says so, and a receiver that can wait for it sends a CTS instead.
  *
  * Sizes and fingerprints of both sides must agree.  Otherwise nothing is written, the side that finds the difference
  * fails, and the other side gets a NACK.
@@ -83,7 +84,7 @@ struct proto_op {
     bool cut;         /* its write ends early */
     bool is_timed;    /* on `delayed` or, once cancelled, on `revoked` */
     bool is_readable; /* a send whose memory the peer may be reading */
-    bool is_offered;  /* the same, until the peer asks for a write */
+    bool is_offered;  /* while it is readable, the peer may ask for a write instead */
 
     /* Not set in a new operation, but for `memory.transport` and `write.queued`, which say whether the rest is in use.
      * Most operations end without any of these. */
@@ -132,7 +133,7 @@ struct proto {
     int32_t rank, world_size;
     struct proto_peer *peer;
     struct proto_polled polled;
-    unsigned polls_for_any;
+    unsigned polls_for_any;   /* receives from any source that could poll: see PROTO_ANY_TURN */
     tutti_matcher messages;   /* eager messages and RTS, and the receives and probes that wait for one */
     tutti_matcher grants;     /* CTS messages, and sends that wait for one in place of receives */
     struct spares arrivals;   /* memory of messages that arrived early */

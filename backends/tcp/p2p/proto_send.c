@@ -16,7 +16,7 @@ void proto_start_write(struct proto *proto, struct proto_op *op, const struct tr
     op->is_timed = false;
     op->state = PROTO_SEND_WRITING;
     bool is_counted = op->is_readable;
-    op->is_readable = op->is_offered = false;
+    op->is_readable = false;
     const struct proto_group *group = proto_group_of(op);
     size_t bytes = op->request->bytes;
     op->write =

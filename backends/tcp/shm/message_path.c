@@ -61,17 +61,16 @@ static struct shm_messages *messages_of(struct shm_peer *peer, size_t bytes)
 /* Ends the round before a message, and the span with it if that is due. */
 static void begin_round(struct shm *shm, struct shm_messages *messages, unsigned paths, int shortest)
 {
-    bool ends = messages->calls >= messages->end, is_timed = messages->begin_ns != 0;
-    bool is_last = messages->calls + (uint64_t)shortest > messages->end;
-    int64_t now_ns = is_timed || is_last ? shm->config.host->now_ns() : 0;
+    bool is_timed = messages->begin_ns != 0, is_late = messages->calls + (uint64_t)shortest > messages->end;
+    int64_t now_ns = is_timed || is_late ? shm->config.host->now_ns() : 0;
     if (is_timed) choice_add(&messages->measured, (now_ns - messages->begin_ns) / messages->in_round);
     messages->n_timed += is_timed;
     messages->in_round = 0;
-    messages->begin_ns = is_last ? now_ns : 0;
-    if (!ends || messages->n_timed == 0) return;
+    bool ends_span = messages->calls >= messages->end && messages->n_timed > 0;
+    messages->begin_ns = is_late && !ends_span ? now_ns : 0;
+    if (!ends_span) return;
     messages->end = messages->calls + (uint64_t)choice_end_span(&messages->measured, paths, shortest);
     messages->n_timed = 0;
-    messages->begin_ns = 0;
 }
 
 /* Counts a message, and begins a round or a span. */
