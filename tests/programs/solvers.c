@@ -44,19 +44,26 @@ static void lu_ahead(int bytes)
     }
 }
 
-/* Faces of three sizes to three neighbors on each side. */
+/* Starts six receives and six sends of faces, from and to three neighbors on each side. */
+static void start_faces(int bytes, const int part[3], request *received, request *sent)
+{
+    for (int i = 0; i < 3; i++) {
+        int by = 1 + i % (n - 1);
+        irecv(block(out, 2 * i, bytes), bytes / part[i], previous(by), &received[2 * i]);
+        irecv(block(out, 2 * i + 1, bytes), bytes / part[i], next(by), &received[2 * i + 1]);
+    }
+    for (int i = 0; i < 3; i++) {
+        int by = 1 + i % (n - 1);
+        isend(block(in, 2 * i, bytes), bytes / part[i], next(by), &sent[2 * i]);
+        isend(block(in, 2 * i + 1, bytes), bytes / part[i], previous(by), &sent[2 * i + 1]);
+    }
+}
+
 static void faces(int bytes)
 {
     static const int part[3] = {1, 4, 16};
     request all[12];
-    for (int i = 0; i < 3; i++) {
-        irecv(block(out, 2 * i, bytes), bytes / part[i], previous(1 + i % (n - 1)), &all[2 * i]);
-        irecv(block(out, 2 * i + 1, bytes), bytes / part[i], next(1 + i % (n - 1)), &all[2 * i + 1]);
-    }
-    for (int i = 0; i < 3; i++) {
-        isend(block(in, 2 * i, bytes), bytes / part[i], next(1 + i % (n - 1)), &all[6 + 2 * i]);
-        isend(block(in, 2 * i + 1, bytes), bytes / part[i], previous(1 + i % (n - 1)), &all[7 + 2 * i]);
-    }
+    start_faces(bytes, part, all, all + 6);
     wait_all(all, 12);
     compute(20);
 }
@@ -64,15 +71,9 @@ static void faces(int bytes)
 /* Each face is used when it arrives. */
 static void faces_as_they_come(int bytes)
 {
+    static const int whole[3] = {1, 1, 1};
     request received[6], sent[6];
-    for (int i = 0; i < 3; i++) {
-        irecv(block(out, 2 * i, bytes), bytes, previous(1 + i % (n - 1)), &received[2 * i]);
-        irecv(block(out, 2 * i + 1, bytes), bytes, next(1 + i % (n - 1)), &received[2 * i + 1]);
-    }
-    for (int i = 0; i < 3; i++) {
-        isend(block(in, 2 * i, bytes), bytes, next(1 + i % (n - 1)), &sent[2 * i]);
-        isend(block(in, 2 * i + 1, bytes), bytes, previous(1 + i % (n - 1)), &sent[2 * i + 1]);
-    }
+    start_faces(bytes, whole, received, sent);
     for (int i = 0; i < 6; i++) {
         wait_any(received, 6);
         compute(3);
