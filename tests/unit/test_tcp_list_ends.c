@@ -1,5 +1,5 @@
-/* Gathers and scatters of lists: the behaviour of a rank that reads while another one gives up, closes its link or
- * leaves.  One thread drives all ranks. */
+/* Gathers, scatters and exchanges of lists: the behaviour of a rank that reads while another one gives up, closes its
+ * link or leaves.  One thread drives all ranks. */
 #include <poll.h>
 #include <unistd.h>
 
@@ -10,8 +10,8 @@ enum { LARGE = COLL_READ_MOST / 8 * 2, SMALL = 5 }; /* two turns are needed to r
 struct side {
     struct coll_segment coll;
     struct coll_list running;
-    int64_t own[LARGE + 1], all[ENDS][LARGE + 1];
-    tutti_tensor one, list[ENDS];
+    int64_t own[LARGE + 1], all[ENDS][LARGE + 1], got[ENDS][LARGE + 1];
+    tutti_tensor one, list[ENDS], received[ENDS];
     tutti_request request;
     int ended;
 };
@@ -42,34 +42,25 @@ static void close_sides(void)
     ends_close(end, ENDS);
 }
 
-/* Begins a gather or a scatter with this many elements in the blocks that the rank knows. */
+/* Begins an operation with this many elements in the blocks that the rank knows. */
 static void begin(int rank, tutti_kind kind, int root, const int64_t numel[ENDS])
 {
     struct side *it = &side[rank];
     tutti_tensor x = {it->own, numel[rank], TUTTI_INT64, {TUTTI_CPU, 0}};
     it->one = x;
     for (int i = 0; i < ENDS; i++) {
-        x.data = it->all[i];
         x.numel = numel[i];
+        x.data = it->all[i];
         it->list[i] = x;
+        x.data = it->got[i];
+        it->received[i] = x;
     }
-    bool gathers = kind == TUTTI_GATHER, is_root = rank == root;
-    tutti_op op = {.kind = kind,
-                   .dtype = TUTTI_INT64,
-                   .root = root,
-                   .list = true,
-                   .n_in = gathers   ? 1
-                           : is_root ? ENDS
-                                     : 0,
-                   .n_out = !gathers  ? 1
-                            : is_root ? ENDS
-                                      : 0,
-                   .in = gathers   ? &it->one
-                         : is_root ? it->list
-                                   : NULL,
-                   .out = !gathers  ? &it->one
-                          : is_root ? it->list
-                                    : NULL};
+    tutti_op op = {.kind = kind, .dtype = TUTTI_INT64, .root = root, .list = true};
+    bool gathers = kind == TUTTI_GATHER, exchanges = kind == TUTTI_ALL_TO_ALL, is_root = rank == root;
+    op.in = gathers ? &it->one : is_root || exchanges ? it->list : NULL;
+    op.out = exchanges ? it->received : !gathers ? &it->one : is_root ? it->list : NULL;
+    op.n_in = gathers ? 1 : op.in != NULL ? ENDS : 0;
+    op.n_out = !gathers && !exchanges ? 1 : op.out != NULL ? ENDS : 0;
     it->ended = 0;
     it->request = (tutti_request){.fingerprint = fingerprint, .owner = &it->ended};
     if (coll_begin(&it->coll, &op, &it->request, &it->running) == TUTTI_REQUEST_DONE) it->ended = 1;
@@ -212,23 +203,30 @@ static void test_refuses_again(void **state)
 
 /* ---- chunks ---------------------------------------------------------------------------------------------------- */
 
-/* Begins a gather by ranks that share cores.  Rank 0's block goes to rank 1 in chunks, and has filled its buffer. */
-static void begin_chunks(void)
+static void open_sharing_cores(void)
 {
     open_sides();
     for (int i = 0; i < ENDS; i++) {
         end[i].shm.shares_cores = true;
         end[i].shm.polls = 0;
     }
-    begin(0, TUTTI_GATHER, 1, large);
+}
+
+/* Begins a gather or a scatter in which a block goes from rank 0 to rank 1 in chunks, and has filled its lane. */
+static void begin_chunks(tutti_kind kind)
+{
+    bool gathers = kind == TUTTI_GATHER;
+    open_sharing_cores();
+    begin(0, kind, gathers, gathers ? large : (int64_t[ENDS]){SMALL, LARGE, SMALL});
     turns(0);
-    begin(2, TUTTI_GATHER, 1, small);
+    begin(2, kind, gathers, small);
     assert_true(side[0].ended == 0 && side[2].ended == 1);
 }
 
-static void begin_root(void)
+static void begin_to_take(tutti_kind kind)
 {
-    begin(1, TUTTI_GATHER, 1, (int64_t[ENDS]){LARGE, SMALL, SMALL});
+    bool gathers = kind == TUTTI_GATHER;
+    begin(1, kind, gathers, gathers ? (int64_t[ENDS]){LARGE, SMALL, SMALL} : large);
 }
 
 /* Takes all chunks that are there. */
@@ -252,100 +250,171 @@ static bool awaits(int rank, int other)
     return ranks[other] && ranks[0] + ranks[1] + ranks[2] == 1;
 }
 
-/* The rank that gives a block ends, and may overwrite it, while its last chunks are still in the buffer.  Each of the
- * two wakes the other one. */
+/* Drives two ranks until rank 0 has ended.  Each sleeps until the other one wakes it. */
+static void take_turns(void)
+{
+    for (int i = 0; side[0].ended == 0; i++) {
+        int rank = i % 2;
+        assert_true(i < 200);
+        if (side[rank].ended != 0) continue;
+        if (i > 1) assert_true(is_woken(rank));
+        while (coll_is_ready(&side[rank].running)) turns(rank);
+        if (side[rank].ended == 0)
+            assert_true(ends_find_nothing(&end[rank], &side[rank].running) && awaits(rank, !rank));
+    }
+}
+
+/* The rank that gives a block ends, and may overwrite it, while its last chunks are still in the lane. */
 static void test_chunks_complete(void **state)
 {
     (void)state;
-    begin_chunks();
-    begin_root();
-    for (int i = 0; side[0].ended == 0; i++) {
-        assert_true(i < 100);
-        empty();
-        assert_true(ends_find_nothing(&end[1], &side[1].running) && awaits(1, 0));
-        turns(0);
-        assert_true(is_woken(1));
-        if (side[0].ended != 0) break;
-        assert_true(ends_find_nothing(&end[0], &side[0].running) && awaits(0, 1));
-        turns(1);
-        assert_true(is_woken(0));
+    for (int i = 0; i < 2; i++) {
+        bool gathers = kinds[i] == TUTTI_GATHER;
+        begin_chunks(kinds[i]);
+        begin_to_take(kinds[i]);
+        take_turns();
+        memset(side[0].own, 0x55, sizeof side[0].own);
+        memset(side[0].all, 0x55, sizeof side[0].all);
+        assert_int_equal(side[1].ended, 0);
+        while (coll_is_ready(&side[1].running)) turns(1);
+        assert_int_equal(side[1].ended, 1);
+        for (int64_t k = 0; k < LARGE; k++)
+            assert_int_equal(gathers ? side[1].all[0][k] : side[1].own[k], gathers ? k : 100000 + k);
+        for (int64_t k = 0; k < SMALL; k++)
+            assert_int_equal(gathers ? side[1].all[2][k] : side[2].own[k], gathers ? 2000 + k : 200000 + k);
+        close_sides();
     }
-    memset(side[0].own, 0x55, sizeof side[0].own);
-    assert_int_equal(side[1].ended, 0);
-    while (coll_is_ready(&side[1].running)) turns(1);
-    assert_int_equal(side[1].ended, 1);
-    for (int64_t k = 0; k < LARGE; k++) assert_int_equal(side[1].all[0][k], k);
-    for (int64_t k = 0; k < SMALL; k++) assert_int_equal(side[1].all[2][k], 2000 + k);
-    close_sides();
 }
 
 static void test_chunks_of_a_rank_that_gives_up(void **state)
 {
     (void)state;
-    begin_chunks();
-    begin_root();
-    assert_true(coll_cancel(&side[0].coll, &side[0].request));
-    empty();
-    assert_true(awaits(1, 0));
-    close_sides();
+    for (int i = 0; i < 2; i++) {
+        begin_chunks(kinds[i]);
+        begin_to_take(kinds[i]);
+        assert_true(coll_cancel(&side[0].coll, &side[0].request));
+        empty();
+        assert_true(awaits(1, 0));
+        close_sides();
+    }
+}
+
+static void lose(int rank, int other)
+{
+    atomic_store(&end[rank].shm.peer[other].in->closed, 1);
+    shm_check_liveness(&end[rank].shm);
+    turns(rank);
 }
 
 static void test_chunks_of_a_rank_that_is_lost(void **state)
 {
     (void)state;
-    begin_chunks();
-    begin_root();
+    for (int i = 0; i < 2; i++) {
+        begin_chunks(kinds[i]);
+        begin_to_take(kinds[i]);
+        empty();
+        lose(1, 0);
+        assert_int_equal(side[1].ended, TUTTI_ERR_PEER_LOST);
+        close_sides();
+    }
+}
+
+static void test_chunks_for_a_rank_that_is_lost(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        begin_chunks(kinds[i]);
+        lose(0, 1);
+        assert_int_equal(side[0].ended, TUTTI_ERR_PEER_LOST);
+        close_sides();
+    }
+}
+
+/* The rank learns from the other one's step, not from a message. */
+static void test_chunks_for_a_rank_that_calls_another_operation(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        begin_chunks(kinds[i]);
+        assert_true(ends_find_nothing(&end[0], &side[0].running));
+        fingerprint++;
+        begin(1, TUTTI_SCATTER, 1, small);
+        fingerprint--;
+        assert_true(is_woken(0) && coll_is_ready(&side[0].running));
+        turns(0);
+        assert_int_equal(side[0].ended, TUTTI_ERR_MISMATCH);
+        close_sides();
+    }
+}
+
+/* ---- chunks of an exchange --------------------------------------------------------------------------------------- */
+
+/* Begins an exchange of large blocks by ranks 0 and 1.  The others are small. */
+static void begin_exchange(void)
+{
+    open_sharing_cores();
+    begin(0, TUTTI_ALL_TO_ALL, 0, (int64_t[ENDS]){SMALL, LARGE, SMALL});
+    begin(1, TUTTI_ALL_TO_ALL, 0, (int64_t[ENDS]){LARGE, SMALL, SMALL});
+    begin(2, TUTTI_ALL_TO_ALL, 0, small);
+    assert_int_equal(side[2].ended, 1);
+}
+
+static void test_exchange_completes(void **state)
+{
+    (void)state;
+    begin_exchange();
+    take_turns();
+    while (coll_is_ready(&side[1].running)) turns(1);
+    assert_int_equal(side[1].ended, 1);
+    for (int i = 0; i < ENDS; i++)
+        for (int j = 0; j < ENDS; j++)
+            for (int64_t k = 0; k < (i + j == 1 ? LARGE : SMALL); k++)
+                assert_int_equal(side[i].got[j][k], j * 1000 + i * 100000 + k);
+    close_sides();
+}
+
+static void test_exchange_with_a_rank_that_is_lost(void **state)
+{
+    (void)state;
+    begin_exchange();
+    lose(1, 2); /* it has given and taken all it needs */
+    assert_int_equal(side[1].ended, 0);
+    turns(0);
     empty();
-    atomic_store(&end[1].shm.peer[0].in->closed, 1);
-    shm_check_liveness(&end[1].shm);
-    turns(1);
+    lose(1, 0);
     assert_int_equal(side[1].ended, TUTTI_ERR_PEER_LOST);
     close_sides();
 }
 
-static void test_chunks_for_a_root_that_is_lost(void **state)
+/* Drives both ranks while the counts of the lane between them are wrong. */
+static void store_in_counts(char *lane, uint64_t wrong)
 {
-    (void)state;
-    begin_chunks();
-    atomic_store(&end[0].shm.peer[1].in->closed, 1);
-    shm_check_liveness(&end[0].shm);
-    turns(0);
-    assert_int_equal(side[0].ended, TUTTI_ERR_PEER_LOST);
-    close_sides();
-}
-
-/* The rank learns from the root's step, not from a message. */
-static void test_chunks_for_a_root_that_calls_another_operation(void **state)
-{
-    (void)state;
-    begin_chunks();
-    assert_true(ends_find_nothing(&end[0], &side[0].running));
-    fingerprint++;
-    begin(1, TUTTI_SCATTER, 1, small);
-    fingerprint--;
-    assert_true(is_woken(0) && coll_is_ready(&side[0].running));
-    turns(0);
-    assert_int_equal(side[0].ended, TUTTI_ERR_MISMATCH);
+    for (int turn = 0; turn < 20; turn++) {
+        atomic_store((_Atomic uint64_t *)(void *)lane, wrong);
+        turns(1);
+        atomic_store((_Atomic uint64_t *)(void *)(lane + SHM_LINE), wrong);
+        turns(0);
+    }
+    assert_true(side[0].ended >= 0 && side[1].ended >= 0);
     close_sides();
 }
 
 /* Whatever the counts in shared memory say, nothing outside the buffers and tensors is read or written. */
-static void test_chunks_with_wrong_counts(void **state)
+static void test_wrong_counts(void **state)
 {
     static const uint64_t wrong[] = {1, 12345, (uint64_t)LARGE * 8 + 1, UINT64_MAX / 2, UINT64_MAX};
     (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        begin_chunks();
-        begin_root();
-        char *counts = coll_small_of(&side[1].coll, 0, side[0].coll.next) + SHM_LINE;
-        for (int turn = 0; turn < 20; turn++) {
-            atomic_store((_Atomic uint64_t *)(void *)counts, wrong[i]);
-            turns(1);
-            atomic_store((_Atomic uint64_t *)(void *)(counts + SHM_LINE), wrong[i]);
-            turns(0);
-        }
-        assert_true(side[0].ended >= 0 && side[1].ended >= 0);
-        close_sides();
+        const struct coll_segment *coll = &side[0].coll;
+        begin_chunks(TUTTI_GATHER);
+        begin_to_take(TUTTI_GATHER);
+        store_in_counts(coll_fragment_of(coll, 0, coll->next), wrong[i]);
+        begin_chunks(TUTTI_SCATTER);
+        begin_to_take(TUTTI_SCATTER);
+        store_in_counts(coll_fragment_of(coll, 1, coll->next), wrong[i]);
+        begin_exchange();
+        store_in_counts(coll_fragment_of(coll, 0, coll->next) + coll->fragment_bytes / ENDS / SHM_LINE * SHM_LINE,
+                        wrong[i]);
     }
 }
 
@@ -361,9 +430,11 @@ int main(void)
         cmocka_unit_test(test_chunks_complete),
         cmocka_unit_test(test_chunks_of_a_rank_that_gives_up),
         cmocka_unit_test(test_chunks_of_a_rank_that_is_lost),
-        cmocka_unit_test(test_chunks_for_a_root_that_is_lost),
-        cmocka_unit_test(test_chunks_for_a_root_that_calls_another_operation),
-        cmocka_unit_test(test_chunks_with_wrong_counts),
+        cmocka_unit_test(test_chunks_for_a_rank_that_is_lost),
+        cmocka_unit_test(test_chunks_for_a_rank_that_calls_another_operation),
+        cmocka_unit_test(test_exchange_completes),
+        cmocka_unit_test(test_exchange_with_a_rank_that_is_lost),
+        cmocka_unit_test(test_wrong_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

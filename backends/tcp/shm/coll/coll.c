@@ -52,7 +52,9 @@ int coll_open(struct coll_segment *segment, struct shm *shm, int index, int32_t 
     segment->local_rank = malloc((size_t)n * sizeof *segment->local_rank);
     recycle(segment, calloc(1, sizeof(struct coll_op)));
     segment->classes = calloc((size_t)COLL_KINDS * CHOICE_CLASSES, sizeof *segment->classes);
-    if (segment->local_rank == NULL || SLIST_EMPTY(&segment->spare) || segment->classes == NULL)
+    segment->moved = calloc((size_t)n, sizeof *segment->moved);
+    bool has_memory = segment->local_rank != NULL && segment->classes != NULL && segment->moved != NULL;
+    if (!has_memory || SLIST_EMPTY(&segment->spare))
         return shm->config.host->error(TUTTI_ERR_NO_MEMORY, "no memory for the collective segment of %d ranks", (int)n);
     for (int i = 0; i < n; i++) segment->local_rank[i] = shm->local_rank_of[global_ranks[i]];
     coll_lay_out(segment, shm, index);
@@ -70,6 +72,7 @@ void coll_close(struct coll_segment *segment)
     free(segment->local_rank);
     while ((op = take_spare(segment)) != NULL) free(op);
     free(segment->classes);
+    free(segment->moved);
     free(segment->scratch);
     coll_direct_free(segment);
     *segment = (struct coll_segment){0};

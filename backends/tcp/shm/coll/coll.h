@@ -1,5 +1,5 @@
 /* Collectives within one host, through a collective segment.  Each rank of a group has control slots there that it
- * alone writes and all read, and buffers likewise (but for a count of chunks.c, which a root writes).
+ * alone writes and all read, and buffers likewise (but for the lanes of chunks.c).
  *
  * Every operation of a group takes one or more steps, and all ranks count them alike.  A rank posts a step by filling
  * its control slot (the operation's fingerprint, small data, or tensor addresses) and storing the step's number.  It
@@ -101,8 +101,14 @@ enum coll_place {
     COLL_IN_SMALL,
     COLL_IN_EAGER,
     COLL_IN_FRAGMENT,
-    COLL_IN_CHUNKS, /* in the fragment buffer, one after another: see chunks.c */
+    COLL_IN_CHUNKS, /* in lanes of the fragment buffer, one after another: see chunks.c */
     COLL_IN_MEMORY
+};
+
+/* Bytes of blocks in chunks that were copied into the lane to a rank, and out of that from it: see chunks.c. */
+struct coll_moved {
+    size_t in, out;
+    bool takes; /* the rank's block is in chunks */
 };
 
 /* A pending operation. */
@@ -133,8 +139,7 @@ struct coll_op {
         const int64_t *in_splits, *out_splits; /* elements of the blocks of a flat tensor; NULL: lists */
         size_t out_bytes;
         enum coll_place place; /* of this rank's blocks */
-        size_t most;           /* bytes of the largest block in chunks that this rank reads */
-        size_t moved;          /* bytes of each block in chunks that this rank has copied in, or out */
+        bool in_chunks;        /* this rank's blocks are, or any that it reads */
         bool in_place;         /* others still read the input while it is overwritten */
         bool reads_first;      /* this rank posts its step once it has read */
         bool reads_memory;     /* blocks are in a rank's memory */
@@ -176,6 +181,7 @@ struct coll_segment {
     uint64_t all_in;            /* all ranks are known to have posted this step */
     _Atomic uint64_t *words;    /* the published ways, by kind and class: see agree.c */
     struct coll_class *classes; /* in the same order */
+    struct coll_moved *moved;   /* by rank, of the operation that runs */
     char *scratch;              /* blocks that were read from peers */
     char *result;               /* data for peers that cannot be in the caller's memory */
     size_t result_bytes;
@@ -334,26 +340,28 @@ bool coll_uneven_is_in_memory(const struct coll_segment *segment, const struct c
 
 /* True if the operation can go on after it has returned 1 or COLL_WAITS. */
 bool coll_uneven_is_ready(const struct coll_segment *segment, const struct coll_op *op);
-/* True if the operation waits for a chunk that the rank fills, or empties. */
+/* True if the operation waits for the rank to fill a chunk, or to empty one. */
 bool coll_uneven_awaits(const struct coll_segment *segment, const struct coll_op *op, int rank);
+/* True if the rank has most likely called another operation: it posted its step before it took all chunks.  Ranks of an
+ * operation with a root need not have met before. */
+bool coll_uneven_differs(const struct coll_segment *segment, const struct coll_op *op, int rank);
 
 /* ---- chunks.c ---------------------------------------------------------------------------------------------- */
 
 enum { COLL_WAITS = 2 }; /* nothing can be done yet */
 
-/* Clears the counts of this rank's chunks. */
-void coll_chunks_post(struct coll_segment *segment, struct coll_op *op);
-/* Copies in what there is space for, at most a buffer.  Returns TUTTI_OK if that was the last of the block, 1 if it was
- * not, or COLL_WAITS. */
-int coll_chunks_fill(struct coll_segment *segment, struct coll_op *op);
-bool coll_chunks_have_space(const struct coll_segment *segment, const struct coll_op *op);
-/* Copies out the chunk that follows the bytes moved of a rank's block, if there is one.  Returns TUTTI_OK or
- * COLL_WAITS. */
-int coll_chunks_take(struct coll_segment *segment, struct coll_op *op, int rank, char *to, size_t bytes);
-/* True if that chunk has been copied in, or does not exist. */
+/* True if chunks are faster than reads of memory, for blocks of this many bytes in the mean. */
+bool coll_chunks_pay(const struct coll_segment *segment, const struct coll_op *op, size_t bytes);
+/* Empties this rank's lane to another. */
+void coll_chunks_post(struct coll_segment *segment, struct coll_op *op, int rank);
+/* True if a chunk of the block of this many bytes is left, and the lane has space. */
+bool coll_chunks_have_space(const struct coll_segment *segment, const struct coll_op *op, int rank, size_t bytes);
+/* Copies what there is space for of the block for a rank.  Returns false if that is nothing. */
+bool coll_chunks_fill(struct coll_segment *segment, struct coll_op *op, int rank, const char *from, size_t bytes);
+/* True if a chunk of a rank's block of this many bytes is left, and in the lane. */
 bool coll_chunks_have_data(const struct coll_segment *segment, const struct coll_op *op, int rank, size_t bytes);
-/* Goes on to the next chunk of each block.  Returns false if there is none. */
-bool coll_chunks_advance(const struct coll_segment *segment, struct coll_op *op);
+/* Copies what there is of a rank's block.  Returns false if that is nothing. */
+bool coll_chunks_take(struct coll_segment *segment, struct coll_op *op, int rank, char *to, size_t bytes);
 
 /* ---- fragment_parts.c -------------------------------------------------------------------------------------- */
 

@@ -150,13 +150,14 @@ static int check_arrival(struct coll_segment *segment, const struct coll_op *op,
                                 segment->shm->peer[segment->local_rank[rank]].rank);
 }
 
-/* Returns 1 if the operation may go on waiting for a chunk, or an error.  The root takes all chunks before it posts the
- * step, unless it called another operation. */
+/* Returns 1 if the operation may go on waiting for chunks, or an error. */
 static int check_chunks(struct coll_segment *segment, const struct coll_op *op)
 {
-    bool gives = op->uneven.place == COLL_IN_CHUNKS, has_posted = coll_has_posted(segment, op->root, step_of(op));
-    int status = gives && has_posted ? check_arrival(segment, op, op->root) : check_lost(segment, op);
-    return status == TUTTI_OK ? 1 : status;
+    for (int i = 0; i < segment->n; i++) {
+        int status = coll_uneven_differs(segment, op, i) ? check_arrival(segment, op, i) : TUTTI_OK;
+        if (status != TUTTI_OK) return status;
+    }
+    return check_lost(segment, op);
 }
 
 static int await_arrivals(struct coll_segment *segment, struct coll_op *op)

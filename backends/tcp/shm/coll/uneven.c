@@ -4,8 +4,7 @@
  * Each rank that has blocks for others puts a table into the step's small or eager buffer: where its block for each
  * rank is, and how large.  Blocks follow the table if they fit, or go to the step's fragment buffer.  Larger ones stay
  * where they are, and the others read them from there.  If any rank's do, which all see, a second step says that a rank
- * has read all it needs.  The root of a gather would read alone: if ranks share cores, large blocks go to it in chunks
- * (chunks.c).
+ * has read all it needs.  Where ranks share cores, they go in chunks instead, which both ends copy (chunks.c).
  *
  * In a gather and a scatter there is one step.  A rank either has blocks for others, or reads some.  If it reads, it
  * posts the step once it has read.  The others wait for that only if their blocks are read from memory.
@@ -91,9 +90,11 @@ static enum coll_place place_of(const struct coll_segment *segment, const struct
     if (op->parts > 0) return COLL_IN_FRAGMENT;
     if (op->in_bytes <= (small_table ? segment->eager_bytes : left_by_table(segment, op, segment->eager_bytes)))
         return COLL_IN_EAGER;
-    bool is_large = op->in_bytes / (size_t)count_in(segment, op) >= READ_MIN && !segment->shm->shares_cores;
-    if (op->in_bytes <= segment->fragment_bytes && !is_large) return COLL_IN_FRAGMENT;
-    return op->kind == TUTTI_GATHER && segment->shm->shares_cores ? COLL_IN_CHUNKS : COLL_IN_MEMORY;
+    size_t mean = op->in_bytes / (size_t)count_in(segment, op);
+    bool shares_cores = segment->shm->shares_cores;
+    if (op->in_bytes <= segment->fragment_bytes && (shares_cores || mean < READ_MIN)) return COLL_IN_FRAGMENT;
+    bool in_chunks = shares_cores && !op->uneven.in_place && coll_chunks_pay(segment, op, mean);
+    return in_chunks ? COLL_IN_CHUNKS : COLL_IN_MEMORY;
 }
 
 /* Returns the parts of a fragment buffer with which the rank can run ahead, or 0. */
@@ -204,6 +205,25 @@ static char *copies_of(const struct coll_segment *segment, const struct coll_op 
     return buffer_of(segment, segment->rank, op->first, op->uneven.place).data + *at;
 }
 
+/* True if this rank has a block for a rank, other than itself, in chunks. */
+static bool gives_to(const struct coll_segment *segment, const struct coll_op *op, int rank)
+{
+    if (op->uneven.place != COLL_IN_CHUNKS || rank == segment->rank) return false;
+    return op->kind != TUTTI_GATHER || rank == op->root;
+}
+
+/* Empties the lanes, and puts the first chunks there. */
+static void begin_chunks(struct coll_segment *segment, struct coll_op *op)
+{
+    for (int i = 1; i < segment->n; i++) {
+        int rank = (segment->rank + i) % segment->n;
+        if (!gives_to(segment, op, rank)) continue;
+        struct block block = in_block(op, rank);
+        coll_chunks_post(segment, op, rank);
+        coll_chunks_fill(segment, op, rank, block.data, block.bytes);
+    }
+}
+
 void coll_uneven_post(struct coll_segment *segment, struct coll_op *op)
 {
     if (op->at > 0) return; /* all has been read */
@@ -218,7 +238,7 @@ void coll_uneven_post(struct coll_segment *segment, struct coll_op *op)
         to += block.bytes;
         at += block.bytes;
     }
-    if (op->uneven.place == COLL_IN_CHUNKS) coll_chunks_post(segment, op);
+    if (op->uneven.place == COLL_IN_CHUNKS) begin_chunks(segment, op);
     coll_slot_of(segment, segment->rank, op->first)->in = (uint64_t)op->uneven.place;
 }
 
@@ -266,6 +286,7 @@ static int refuse_size(const struct coll_segment *segment, struct coll_op *op, i
 int coll_uneven_arrived(struct coll_segment *segment, struct coll_op *op)
 {
     bool rooted = tutti_kind_has_root(op->kind), in_memory = op->uneven.place == COLL_IN_MEMORY;
+    op->uneven.in_chunks = op->uneven.place == COLL_IN_CHUNKS;
     if (rooted && !op->uneven.reads_first) return TUTTI_OK; /* the others have read */
     for (int i = op->awaits_from; i < op->awaits_to; i++) {
         if (i == segment->rank) continue;
@@ -273,7 +294,9 @@ int coll_uneven_arrived(struct coll_segment *segment, struct coll_op *op)
         if (bytes != out_block(op, i).bytes) return refuse_size(segment, op, i, bytes);
         enum coll_place place = place_at(segment, op, i);
         in_memory |= place == COLL_IN_MEMORY;
-        if (bytes > op->uneven.most && place == COLL_IN_CHUNKS) op->uneven.most = bytes;
+        op->uneven.in_chunks |= place == COLL_IN_CHUNKS;
+        segment->moved[i].out = 0;
+        segment->moved[i].takes = place == COLL_IN_CHUNKS;
     }
     op->steps = in_memory && !rooted ? MEMORY_STEPS : 1;
     op->uneven.reads_memory = in_memory;
@@ -288,15 +311,11 @@ static const char *find_in_buffer(const struct coll_segment *segment, const stru
     return at > buffer.capacity || bytes > buffer.capacity - at ? NULL : buffer.data + at;
 }
 
-/* Takes a part of a rank's block: what is there of it, or the next chunk.  Returns TUTTI_OK, 1 if more of it is there,
- * or COLL_WAITS. */
+/* Takes a rank's block, or a part of it.  Returns TUTTI_OK, 1 if more is left, or an error. */
 static int take(struct coll_segment *segment, struct coll_op *op, int rank, struct block block)
 {
-    enum coll_place place = place_at(segment, op, rank);
-    if (place == COLL_IN_CHUNKS) return coll_chunks_take(segment, op, rank, block.data, block.bytes);
-    if (op->uneven.moved > 0) return TUTTI_OK; /* it was taken with the first chunks of the others */
     uint64_t at = entry_of(segment, op, rank).at;
-    if (place == COLL_IN_MEMORY) {
+    if (place_at(segment, op, rank) == COLL_IN_MEMORY) {
         size_t left = block.bytes - op->done, bytes = left < COLL_READ_MOST ? left : COLL_READ_MOST;
         int status = coll_read_peer(segment, op, rank, block.data + op->done, at + op->done, bytes);
         if (status == TUTTI_OK) op->done += bytes;
@@ -316,42 +335,85 @@ static bool reads_from(const struct coll_op *op, int rank)
     return coll_awaits_rank(op, rank) && (op->uneven.reads_first || !tutti_kind_has_root(op->kind));
 }
 
-/* Returns the rank that this one reads from. */
-static int current_rank(const struct coll_segment *segment, const struct coll_op *op)
+/* Takes the blocks that are not in chunks. */
+static int take_all(struct coll_segment *segment, struct coll_op *op)
 {
-    return (segment->rank + 1 + op->peer) % segment->n;
-}
-
-bool coll_uneven_is_ready(const struct coll_segment *segment, const struct coll_op *op)
-{
-    int rank = current_rank(segment, op);
-    if (op->uneven.place == COLL_IN_CHUNKS)
-        return coll_chunks_have_space(segment, op) || coll_has_posted(segment, op->root, op->first);
-    if (place_at(segment, op, rank) != COLL_IN_CHUNKS) return true;
-    return coll_chunks_have_data(segment, op, rank, out_block(op, rank).bytes);
-}
-
-bool coll_uneven_awaits(const struct coll_segment *segment, const struct coll_op *op, int rank)
-{
-    int awaited = op->uneven.place == COLL_IN_CHUNKS ? op->root : current_rank(segment, op);
-    return rank == awaited && !coll_uneven_is_ready(segment, op);
-}
-
-int coll_uneven_run(struct coll_segment *segment, struct coll_op *op)
-{
-    if (op->uneven.place == COLL_IN_CHUNKS) return coll_chunks_fill(segment, op);
     for (; op->peer < segment->n - 1; op->peer++, op->done = 0) {
-        int rank = current_rank(segment, op);
-        if (!reads_from(op, rank)) continue;
+        int rank = (segment->rank + 1 + op->peer) % segment->n;
+        if (!reads_from(op, rank) || segment->moved[rank].takes) continue;
         struct block block = out_block(op, rank);
         if (block.bytes == 0) continue;
         int status = take(segment, op, rank, block);
         if (status != TUTTI_OK) return status;
     }
-    if (coll_chunks_advance(segment, op)) {
-        op->peer = 0;
-        return 1;
-    }
-    if (!tutti_kind_has_root(op->kind)) coll_uneven_copy_own(segment, op);
     return TUTTI_OK;
+}
+
+/* ---- chunks --------------------------------------------------------------------------------------------------- */
+
+/* Returns the bytes of the block that goes to a rank in chunks, or comes from it. */
+static size_t bytes_to(const struct coll_segment *segment, const struct coll_op *op, int rank)
+{
+    return gives_to(segment, op, rank) ? in_block(op, rank).bytes : 0;
+}
+
+static size_t bytes_from(const struct coll_segment *segment, const struct coll_op *op, int rank)
+{
+    bool takes = rank != segment->rank && reads_from(op, rank) && segment->moved[rank].takes;
+    return takes ? out_block(op, rank).bytes : 0;
+}
+
+static bool is_left(const struct coll_segment *segment, const struct coll_op *op, int rank)
+{
+    const struct coll_moved *moved = &segment->moved[rank];
+    return moved->in < bytes_to(segment, op, rank) || moved->out < bytes_from(segment, op, rank);
+}
+
+static bool can_move(const struct coll_segment *segment, const struct coll_op *op, int rank)
+{
+    return coll_chunks_have_space(segment, op, rank, bytes_to(segment, op, rank)) ||
+           coll_chunks_have_data(segment, op, rank, bytes_from(segment, op, rank));
+}
+
+bool coll_uneven_awaits(const struct coll_segment *segment, const struct coll_op *op, int rank)
+{
+    return is_left(segment, op, rank) && !can_move(segment, op, rank);
+}
+
+bool coll_uneven_differs(const struct coll_segment *segment, const struct coll_op *op, int rank)
+{
+    bool meets = !tutti_kind_has_root(op->kind) || op->uneven.reads_first;
+    return !meets && coll_uneven_awaits(segment, op, rank) && coll_has_posted(segment, rank, op->first);
+}
+
+bool coll_uneven_is_ready(const struct coll_segment *segment, const struct coll_op *op)
+{
+    bool has_taken = op->peer == segment->n - 1, waits = false;
+    for (int i = 0; op->uneven.in_chunks && has_taken && i < segment->n; i++) {
+        if (can_move(segment, op, i) || coll_uneven_differs(segment, op, i)) return true;
+        waits |= is_left(segment, op, i);
+    }
+    return !waits;
+}
+
+/* Moves the chunks that can be moved.  Returns TUTTI_OK if those were the last, 1 if they were not, or COLL_WAITS. */
+static int move_chunks(struct coll_segment *segment, struct coll_op *op)
+{
+    bool moves = false, waits = false;
+    for (int i = 1; i < segment->n; i++) {
+        int rank = (segment->rank + i) % segment->n;
+        size_t to = bytes_to(segment, op, rank), from = bytes_from(segment, op, rank);
+        if (to > 0) moves |= coll_chunks_fill(segment, op, rank, in_block(op, rank).data, to);
+        if (from > 0) moves |= coll_chunks_take(segment, op, rank, out_block(op, rank).data, from);
+        waits |= is_left(segment, op, rank);
+    }
+    return !waits ? TUTTI_OK : moves ? 1 : COLL_WAITS;
+}
+
+int coll_uneven_run(struct coll_segment *segment, struct coll_op *op)
+{
+    int status = take_all(segment, op);
+    if (status == TUTTI_OK && op->uneven.in_chunks) status = move_chunks(segment, op);
+    if (status == TUTTI_OK && !tutti_kind_has_root(op->kind)) coll_uneven_copy_own(segment, op);
+    return status;
 }
