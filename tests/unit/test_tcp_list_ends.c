@@ -306,26 +306,18 @@ static void lose(int rank, int other)
     turns(rank);
 }
 
-static void test_chunks_of_a_rank_that_is_lost(void **state)
+static void test_chunks_with_a_rank_that_is_lost(void **state)
 {
     (void)state;
-    for (int i = 0; i < 2; i++) {
-        begin_chunks(kinds[i]);
-        begin_to_take(kinds[i]);
-        empty();
-        lose(1, 0);
-        assert_int_equal(side[1].ended, TUTTI_ERR_PEER_LOST);
-        close_sides();
-    }
-}
-
-static void test_chunks_for_a_rank_that_is_lost(void **state)
-{
-    (void)state;
-    for (int i = 0; i < 2; i++) {
-        begin_chunks(kinds[i]);
-        lose(0, 1);
-        assert_int_equal(side[0].ended, TUTTI_ERR_PEER_LOST);
+    for (int i = 0; i < 4; i++) {
+        int lost = i / 2, rank = !lost;
+        begin_chunks(kinds[i % 2]);
+        if (rank == 1) {
+            begin_to_take(kinds[i % 2]);
+            empty();
+        }
+        lose(rank, lost);
+        assert_int_equal(side[rank].ended, TUTTI_ERR_PEER_LOST);
         close_sides();
     }
 }
@@ -429,8 +421,7 @@ int main(void)
         cmocka_unit_test(test_refuses_again),
         cmocka_unit_test(test_chunks_complete),
         cmocka_unit_test(test_chunks_of_a_rank_that_gives_up),
-        cmocka_unit_test(test_chunks_of_a_rank_that_is_lost),
-        cmocka_unit_test(test_chunks_for_a_rank_that_is_lost),
+        cmocka_unit_test(test_chunks_with_a_rank_that_is_lost),
         cmocka_unit_test(test_chunks_for_a_rank_that_calls_another_operation),
         cmocka_unit_test(test_exchange_completes),
         cmocka_unit_test(test_exchange_with_a_rank_that_is_lost),
