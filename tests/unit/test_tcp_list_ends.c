@@ -212,14 +212,16 @@ static void open_sharing_cores(void)
     }
 }
 
-/* Begins a gather or a scatter in which a block goes from rank 0 to rank 1 in chunks, and has filled its lane. */
+/* Begins a gather or a scatter in which a block goes from rank 0 to rank 1 in chunks.  In the gather it has filled its
+ * lane.  In the scatter its lane is rank 1's, which has not begun. */
 static void begin_chunks(tutti_kind kind)
 {
     bool gathers = kind == TUTTI_GATHER;
     open_sharing_cores();
     begin(0, kind, gathers, gathers ? large : (int64_t[ENDS]){SMALL, LARGE, SMALL});
-    turns(0);
     begin(2, kind, gathers, small);
+    turns(0);
+    turns(2);
     assert_true(side[0].ended == 0 && side[2].ended == 1);
 }
 
@@ -271,7 +273,9 @@ static void test_chunks_complete(void **state)
     for (int i = 0; i < 2; i++) {
         bool gathers = kinds[i] == TUTTI_GATHER;
         begin_chunks(kinds[i]);
+        assert_true(ends_find_nothing(&end[0], &side[0].running) && awaits(0, 1));
         begin_to_take(kinds[i]);
+        assert_true(is_woken(0));
         take_turns();
         memset(side[0].own, 0x55, sizeof side[0].own);
         memset(side[0].all, 0x55, sizeof side[0].all);
@@ -292,6 +296,7 @@ static void test_chunks_of_a_rank_that_gives_up(void **state)
     for (int i = 0; i < 2; i++) {
         begin_chunks(kinds[i]);
         begin_to_take(kinds[i]);
+        turns(0);
         assert_true(coll_cancel(&side[0].coll, &side[0].request));
         empty();
         assert_true(awaits(1, 0));
@@ -339,6 +344,46 @@ static void test_chunks_for_a_rank_that_calls_another_operation(void **state)
     }
 }
 
+/* What a rank has said of an earlier operation in the same buffer does not count, even if the calls are alike. */
+static void test_root_waits_for_each_rank(void **state)
+{
+    (void)state;
+    open_sharing_cores();
+    for (int i = 0; i < COLL_SMALL_BUFFERS + 2; i++) {
+        int64_t numel = i < COLL_SMALL_BUFFERS ? 0 : LARGE;
+        begin(0, TUTTI_SCATTER, 0, (int64_t[ENDS]){SMALL, numel, SMALL});
+        if (numel > 0) assert_int_equal(side[0].coll.moved[1].in, 0);
+        begin(1, TUTTI_SCATTER, 0, (int64_t[ENDS]){SMALL, numel, SMALL});
+        begin(2, TUTTI_SCATTER, 0, small);
+        while (side[0].ended + side[1].ended + side[2].ended < ENDS)
+            for (int k = 0; k < ENDS; k++) turns(k);
+    }
+    close_sides();
+}
+
+/* A root fills no buffer of ranks that have called something else, such as a scatter by another root. */
+static void test_two_roots(void **state)
+{
+    const int64_t numel[ENDS] = {LARGE, SMALL, LARGE};
+    (void)state;
+    open_sharing_cores();
+    fingerprint++;
+    begin(1, TUTTI_SCATTER, 1, numel);
+    begin(2, TUTTI_SCATTER, 1, large);
+    turns(1);
+    fingerprint--;
+    begin(0, TUTTI_SCATTER, 0, large);
+    turns(0);
+    assert_int_equal(side[0].ended, TUTTI_ERR_MISMATCH);
+    while (coll_is_ready(&side[2].running)) turns(2);
+    const int64_t taken = (int64_t)side[2].coll.moved[1].out / 8;
+    assert_true(taken > 0);
+    for (int64_t k = 0; k < taken; k++) assert_int_equal(side[2].own[k], 1000 + 200000 + k);
+    turns(1);
+    assert_int_equal(side[1].ended, TUTTI_ERR_MISMATCH);
+    close_sides();
+}
+
 /* ---- chunks of an exchange --------------------------------------------------------------------------------------- */
 
 /* Begins an exchange of large blocks by ranks 0 and 1.  The others are small. */
@@ -365,6 +410,26 @@ static void test_exchange_completes(void **state)
     close_sides();
 }
 
+/* No rank completes an exchange that another one has given up, whether or not their blocks have been moved. */
+static void test_exchange_with_a_rank_that_gives_up(void **state)
+{
+    (void)state;
+    open_sharing_cores();
+    begin(2, TUTTI_ALL_TO_ALL, 0, small);
+    begin(1, TUTTI_ALL_TO_ALL, 0, (int64_t[ENDS]){LARGE, SMALL, SMALL});
+    begin(0, TUTTI_ALL_TO_ALL, 0, (int64_t[ENDS]){SMALL, LARGE, SMALL});
+    turns(1);
+    assert_true(coll_cancel(&side[2].coll, &side[2].request));
+    while (coll_is_ready(&side[0].running) || coll_is_ready(&side[1].running)) {
+        turns(0);
+        turns(1);
+    }
+    assert_true(side[0].ended == 0 && side[1].ended == 0);
+    assert_int_equal(side[0].got[1][LARGE - 1], 1000 + LARGE - 1);
+    assert_true(awaits(0, 2) && awaits(1, 2));
+    close_sides();
+}
+
 static void test_exchange_with_a_rank_that_is_lost(void **state)
 {
     (void)state;
@@ -379,12 +444,12 @@ static void test_exchange_with_a_rank_that_is_lost(void **state)
 }
 
 /* Drives both ranks while the counts of the lane between them are wrong. */
-static void store_in_counts(char *lane, uint64_t wrong)
+static void store_in_counts(char *counts, uint64_t wrong)
 {
     for (int turn = 0; turn < 20; turn++) {
-        atomic_store((_Atomic uint64_t *)(void *)lane, wrong);
+        atomic_store((_Atomic uint64_t *)(void *)counts, wrong);
         turns(1);
-        atomic_store((_Atomic uint64_t *)(void *)(lane + SHM_LINE), wrong);
+        atomic_store((_Atomic uint64_t *)(void *)(counts + SHM_LINE), wrong);
         turns(0);
     }
     assert_true(side[0].ended >= 0 && side[1].ended >= 0);
@@ -400,10 +465,10 @@ static void test_wrong_counts(void **state)
         const struct coll_segment *coll = &side[0].coll;
         begin_chunks(TUTTI_GATHER);
         begin_to_take(TUTTI_GATHER);
-        store_in_counts(coll_fragment_of(coll, 0, coll->next), wrong[i]);
+        store_in_counts(coll_small_of(coll, 0, coll->next) + SHM_LINE, wrong[i]);
         begin_chunks(TUTTI_SCATTER);
         begin_to_take(TUTTI_SCATTER);
-        store_in_counts(coll_fragment_of(coll, 1, coll->next), wrong[i]);
+        store_in_counts(coll_small_of(coll, 1, coll->next) + SHM_LINE, wrong[i]);
         begin_exchange();
         store_in_counts(coll_fragment_of(coll, 0, coll->next) + coll->fragment_bytes / ENDS / SHM_LINE * SHM_LINE,
                         wrong[i]);
@@ -423,7 +488,10 @@ int main(void)
         cmocka_unit_test(test_chunks_of_a_rank_that_gives_up),
         cmocka_unit_test(test_chunks_with_a_rank_that_is_lost),
         cmocka_unit_test(test_chunks_for_a_rank_that_calls_another_operation),
+        cmocka_unit_test(test_root_waits_for_each_rank),
+        cmocka_unit_test(test_two_roots),
         cmocka_unit_test(test_exchange_completes),
+        cmocka_unit_test(test_exchange_with_a_rank_that_gives_up),
         cmocka_unit_test(test_exchange_with_a_rank_that_is_lost),
         cmocka_unit_test(test_wrong_counts),
     };

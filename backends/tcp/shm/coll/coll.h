@@ -352,8 +352,9 @@ enum { COLL_WAITS = 2 }; /* nothing can be done yet */
 
 /* True if chunks are faster than reads of memory, for blocks of this many bytes in the mean. */
 bool coll_chunks_pay(const struct coll_segment *segment, const struct coll_op *op, size_t bytes);
-/* Empties this rank's lane to another. */
+/* Empties this rank's lane to another.  In a scatter the other one has to, when it begins. */
 void coll_chunks_post(struct coll_segment *segment, struct coll_op *op, int rank);
+void coll_chunks_begin(struct coll_segment *segment, struct coll_op *op);
 /* True if a chunk of the block of this many bytes is left, and the lane has space. */
 bool coll_chunks_have_space(const struct coll_segment *segment, const struct coll_op *op, int rank, size_t bytes);
 /* Copies what there is space for of the block for a rank.  Returns false if that is nothing. */

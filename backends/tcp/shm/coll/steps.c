@@ -85,6 +85,8 @@ static void post_step(struct coll_segment *segment, struct coll_op *op)
     if (!op->uneven.reads_first) {
         fill_step(segment, op);
         publish_step(segment, op, next_step(op));
+    } else if (op->kind == TUTTI_SCATTER) {
+        coll_chunks_begin(segment, op);
     }
     if (op->path == COLL_UNEVEN && tutti_kind_has_root(op->kind)) coll_uneven_copy_own(segment, op);
     op->posted++;

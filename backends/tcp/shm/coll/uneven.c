@@ -363,9 +363,18 @@ static size_t bytes_from(const struct coll_segment *segment, const struct coll_o
     return takes ? out_block(op, rank).bytes : 0;
 }
 
+/* True if a rank of an exchange in chunks has withdrawn its step.  It has given up, so no other one may complete. */
+static bool has_withdrawn(const struct coll_segment *segment, const struct coll_op *op, int rank)
+{
+    bool met = op->uneven.in_chunks && !tutti_kind_has_root(op->kind) && rank != segment->rank;
+    return met && !coll_has_posted(segment, rank, op->first);
+}
+
+/* True if chunks to or from the rank are left. */
 static bool is_left(const struct coll_segment *segment, const struct coll_op *op, int rank)
 {
     const struct coll_moved *moved = &segment->moved[rank];
+    if (has_withdrawn(segment, op, rank)) return true;
     return moved->in < bytes_to(segment, op, rank) || moved->out < bytes_from(segment, op, rank);
 }
 
@@ -412,8 +421,9 @@ static int move_chunks(struct coll_segment *segment, struct coll_op *op)
 
 int coll_uneven_run(struct coll_segment *segment, struct coll_op *op)
 {
+    int chunks = op->uneven.in_chunks ? move_chunks(segment, op) : TUTTI_OK;
     int status = take_all(segment, op);
-    if (status == TUTTI_OK && op->uneven.in_chunks) status = move_chunks(segment, op);
+    if (status == TUTTI_OK) status = chunks;
     if (status == TUTTI_OK && !tutti_kind_has_root(op->kind)) coll_uneven_copy_own(segment, op);
     return status;
 }
