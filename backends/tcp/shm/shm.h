@@ -76,6 +76,7 @@ struct shm_directory_entry {
     _Atomic uint32_t state;
     _Atomic uint32_t left; /* ranks of the group that have closed it */
     uint32_t has_pages;    /* written by the rank that reserves or releases the entry */
+    uint32_t uses;         /* how often it was reserved */
 };
 
 struct shm_directory {

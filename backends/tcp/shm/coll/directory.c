@@ -73,6 +73,7 @@ int coll_directory_reserve(struct shm *shm, int n)
     else
         entry->has_pages = shm_coll_reserve(shm, index);
     atomic_store_explicit(&entry->left, 0, memory_order_relaxed); /* relaxed: as in clear_steps */
+    entry->uses++;
     bool reserved = entry->has_pages;
     publish_entry(entry, reserved ? RESERVED : FREE);
     return reserved ? index : COLL_ABSENT;
@@ -81,6 +82,11 @@ int coll_directory_reserve(struct shm *shm, int n)
 bool coll_directory_has(const struct shm *shm, int index)
 {
     return atomic_load_explicit(&shm_directory(shm)->entry[index].state, memory_order_acquire) == RESERVED;
+}
+
+uint32_t coll_directory_uses(const struct shm *shm, int index)
+{
+    return shm_directory(shm)->entry[index].uses;
 }
 
 /* True if the pages of another free entry may stay reserved. */
