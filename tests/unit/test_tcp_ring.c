@@ -360,6 +360,61 @@ static void test_asks_without_taking_memory(void **state)
     ends_close(end, 2);
 }
 
+/* Sends messages of 1000 bytes, and reads all but the last `unread` at once.  Returns the bytes of memory taken. */
+static blkcnt_t take_memory(struct end end[2], int messages, int unread)
+{
+    static const char payload[1000];
+    struct transport_header header = {.kind = 1};
+    blkcnt_t before = blocks_of(&end[0].shm);
+    for (int i = 0; i < messages; i++) {
+        assert_int_equal(shm_send(&end[0].shm, 1, &header, payload, sizeof payload), TUTTI_OK);
+        if (i >= unread) assert_int_equal(shm_read(&end[1].shm, 0, 1), 1);
+    }
+    assert_int_equal(shm_read(&end[1].shm, 0, (uint64_t)unread), unread);
+    return (blocks_of(&end[0].shm) - before) * 512;
+}
+
+/* The byte area gets memory for what is in it at once. */
+static void test_takes_memory_as_needed(void **state)
+{
+    struct end end[2];
+    (void)state;
+    ends_open(end, 2);
+    blkcnt_t few = take_memory(end, 1000, 0);
+    assert_in_range(few, 1, 32 << 10);
+    assert_in_range(take_memory(end, 10, 10), 0, 16 << 10);
+    assert_in_range(take_memory(end, 40, 40), 16 << 10, 64 << 10);
+    assert_int_equal(take_memory(end, 1000, 0), 0);
+    ends_close(end, 2);
+}
+
+/* Without memory for more, a writer waits until the reader has read all.  A message that never fits drops the link. */
+static void test_no_memory_for_more(void **state)
+{
+    enum { MANY = 40 };
+    static char payload[1024], large[40000]; /* the memory ends with a message */
+    struct transport_header header = {.kind = 1};
+    struct end end[2];
+    (void)state;
+    ends_open(end, 2);
+    struct shm *shm = &end[0].shm;
+    assert_int_equal(shm_send(shm, 1, &header, payload, sizeof payload), TUTTI_OK);
+    size_t room = shm->peer[1].out_room;
+    shm->disowned = true; /* as if there were no more */
+    for (int i = 1; i < MANY; i++) assert_int_equal(shm_send(shm, 1, &header, payload, sizeof payload), TUTTI_OK);
+    uint64_t read = (uint64_t)shm_read(&end[1].shm, 0, shm->slots);
+    assert_true(read > 1 && read <= room / sizeof payload);
+    for (int i = 0; i < MANY && read < 2 * MANY; i++) {
+        assert_int_equal(shm_send(shm, 1, &header, payload, sizeof payload), TUTTI_OK); /* moves what waits */
+        uint64_t more = (uint64_t)shm_read(&end[1].shm, 0, shm->slots);
+        assert_true(more > 0);
+        read += more;
+    }
+    assert_int_equal(shm->peer[1].out_room, room);
+    assert_int_equal(shm_send(shm, 1, &header, large, sizeof large), TUTTI_ERR_PEER_LOST);
+    ends_close(end, 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -371,6 +426,8 @@ int main(void)
         cmocka_unit_test(test_yields_for_space),
         cmocka_unit_test(test_begins_anew),
         cmocka_unit_test(test_reads_before_an_unreadable_peer_is_lost),
+        cmocka_unit_test(test_takes_memory_as_needed),
+        cmocka_unit_test(test_no_memory_for_more),
         cmocka_unit_test(test_late_ring),
         cmocka_unit_test(test_headers),
         cmocka_unit_test(test_ends_and_continues),

@@ -103,8 +103,7 @@ static int open_rank(void **state)
     char *areas = malloc(RING + SPAN);
     if (shm.base == NULL || ring == NULL || areas == NULL) return 1;
     memset(ring, 0, sizeof *ring);
-    peers[PEER] =
-        (struct shm_peer){.out = ring, .in = ring, .out_bytes = areas, .in_bytes = areas, .out_has_fifo = true};
+    peers[PEER] = (struct shm_peer){.out = ring, .in = ring, .out_bytes = areas, .in_bytes = areas, .out_fifo = SPAN};
     n_sent = dropped = 0;
     for (int i = 0; i < WRITES; i++) {
         memset(from[i], 'a' + i, LARGE);
@@ -251,7 +250,7 @@ static void test_a_write_with_bytes_at_the_end(void **state)
 static void test_no_memory_for_the_fifo(void **state)
 {
     (void)state;
-    peers[PEER].out_has_fifo = false;
+    peers[PEER].out_fifo = 0;
     shm.disowned = true; /* as if there were none */
     writes[0].bytes = 0;
     shm_write(&shm, PEER, &writes[0]);

@@ -42,11 +42,14 @@ static char *place(const struct shm *shm, char *area, uint64_t count)
     return area + shm->ring_bytes + (count & (span(shm) - 1));
 }
 
-bool shm_fifo_reserve(struct shm *shm, int local_rank)
+bool shm_fifo_reserve(struct shm *shm, int local_rank, size_t bytes)
 {
     struct shm_peer *peer = &shm->peer[local_rank];
-    if (!peer->out_has_fifo) peer->out_has_fifo = shm_reserve(shm, local_rank, shm->ring_bytes, span(shm));
-    return peer->out_has_fifo;
+    size_t has = peer->out_fifo, needs = bytes < span(shm) ? bytes : span(shm);
+    if (needs <= has) return true;
+    if (!shm_reserve(shm, local_rank, shm->ring_bytes + has, needs - has)) return false;
+    peer->out_fifo = needs;
+    return true;
 }
 
 /* ---- writing ----------------------------------------------------------------------------------------------- */

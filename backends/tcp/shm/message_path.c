@@ -106,7 +106,8 @@ enum transport_path shm_choose_path(struct shm *shm, int local_rank, const tutti
         int way = messages->measured.way;
         if ((paths >> way & 1) != 0) path = (enum transport_path)way;
     }
-    bool lacks_fifo = (path == TRANSPORT_WRITE || path == TRANSPORT_OFFER) && !shm_fifo_reserve(shm, local_rank);
+    bool takes_fifo = path == TRANSPORT_WRITE || path == TRANSPORT_OFFER;
+    bool lacks_fifo = takes_fifo && !shm_fifo_reserve(shm, local_rank, bytes);
     return lacks_fifo && (paths & bit(TRANSPORT_READ)) != 0 ? TRANSPORT_READ : path;
 }
 

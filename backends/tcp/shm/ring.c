@@ -22,6 +22,7 @@ enum {
     CHECK_EVERY = 1024, /* progress calls between liveness checks */
     OWN_MAX = 512,      /* the largest message for whose data own_next asks */
     SPAN = 16 << 10,    /* bytes between looks whether the reader has read all: see restart */
+    ROOM = 16 << 10,    /* bytes of a byte area that get memory first: enough for a reader that keeps up */
     SPACE_TURNS = 4     /* yields before a message is queued: see await_space */
 };
 
@@ -33,40 +34,58 @@ static struct shm_slot *slot_at(const struct shm *shm, struct shm_ring *ring, ui
     return &ring->slot[count & (shm->slots - 1)];
 }
 
+/* Returns the offset of a count in a byte area, whose size is a power of two, too. */
+static size_t offset_of(const struct shm *shm, uint64_t count)
+{
+    return (size_t)count & (shm->ring_bytes - 1);
+}
+
 /* Returns the position of a payload that does not fit a slot.  It is contiguous: if it does not fit before the end of
  * the byte area, it begins at the start.  Writer and reader compute positions alike, so memory need not hold them. */
 static uint64_t contiguous_at(const struct shm *shm, uint64_t count, size_t bytes)
 {
-    size_t left = shm->ring_bytes - count % shm->ring_bytes;
+    size_t left = shm->ring_bytes - offset_of(shm, count);
     return left >= bytes ? count : count + left;
 }
 
 /* Returns the next position at the start of the byte area. */
 static uint64_t next_start(const struct shm *shm, uint64_t count)
 {
-    return (count + shm->ring_bytes - 1) / shm->ring_bytes * shm->ring_bytes;
+    return count + (-offset_of(shm, count) & (shm->ring_bytes - 1));
 }
 
 /* Returns the place of a count in a byte area. */
 static char *place(const struct shm *shm, char *area, uint64_t count)
 {
-    return area + count % shm->ring_bytes;
+    return area + offset_of(shm, count);
 }
 
-/* True if a message fits into the ring, with `room` bytes of its byte area. */
-static bool fits(const struct shm *shm, const struct shm_peer *peer, size_t bytes, size_t room)
+/* True if a message fits into the ring. */
+static bool fits(const struct shm *shm, const struct shm_peer *peer, size_t bytes)
 {
     if (peer->slots_written - peer->slots_freed >= shm->slots) return false;
     if (bytes <= SHM_INLINE) return true;
-    return contiguous_at(shm, peer->bytes_written, bytes) + bytes - peer->bytes_freed <= room;
+    return contiguous_at(shm, peer->bytes_written, bytes) + bytes - peer->bytes_freed <= shm->ring_bytes;
 }
 
-/* Takes memory for the byte area at its first use.  Returns false if there is none. */
-static bool reserve_bytes(struct shm *shm, int local_rank)
+/* True if the byte area has memory for a message at this position. */
+static bool has_memory(const struct shm *shm, const struct shm_peer *peer, uint64_t at, size_t bytes)
+{
+    return offset_of(shm, at) + bytes <= peer->out_room;
+}
+
+/* Takes memory for the first `bytes` of the byte area, at least.  Few pairs of ranks need all of it, and memory costs
+ * time, too.  Returns false if there is none. */
+static __attribute__((noinline)) bool grow(struct shm *shm, int local_rank, size_t bytes)
 {
     struct shm_peer *peer = &shm->peer[local_rank];
-    if (peer->out_room == 0 && shm_reserve(shm, local_rank, 0, shm->ring_bytes)) peer->out_room = shm->ring_bytes;
-    return peer->out_room > 0;
+    size_t had = peer->out_room, room = had > 0 ? had : ROOM;
+    if (bytes <= had) return true;
+    while (room < bytes) room *= 2;
+    if (room > shm->ring_bytes) room = shm->ring_bytes;
+    if (bytes > room || !shm_reserve(shm, local_rank, had, room - had)) return false;
+    peer->out_room = room;
+    return true;
 }
 
 static void update_free(struct shm_peer *peer)
@@ -85,11 +104,11 @@ static void update_free(struct shm_peer *peer)
 static inline uint64_t restart(const struct shm *shm, struct shm_peer *peer, size_t bytes, bool *at_start)
 {
     uint64_t at = contiguous_at(shm, peer->bytes_written, bytes);
-    if (((at + bytes) ^ peer->bytes_written) < SPAN) return at;
+    if (((at + bytes) ^ peer->bytes_written) < SPAN && has_memory(shm, peer, at, bytes)) return at;
     update_free(peer);
     if (peer->slots_freed != peer->slots_written) return at;
     *at_start = true;
-    return peer->bytes_freed = next_start(shm, peer->bytes_written);
+    return next_start(shm, peer->bytes_written);
 }
 
 /* Asks for the lines that the next message fills if it has the same size, and for the first line of the one after it:
@@ -112,21 +131,27 @@ static inline __attribute__((always_inline)) bool
 write_message(struct shm *shm, int local_rank, const struct transport_header *header, const void *payload, size_t bytes)
 {
     struct shm_peer *peer = &shm->peer[local_rank];
-    if (!fits(shm, peer, bytes, peer->out_room)) {
+    if (!fits(shm, peer, bytes)) {
         update_free(peer);
-        if (!fits(shm, peer, bytes, peer->out_room)) return false;
+        if (!fits(shm, peer, bytes)) return false;
     }
     struct shm_slot *slot = slot_at(shm, peer->out, peer->slots_written);
-    shm_slot_pack(slot, header, (uint32_t)bytes);
+    uint32_t start = 0;
     if (bytes <= SHM_INLINE) {
         tutti_copy(bytes <= SHM_TINY ? slot->tiny : slot->payload, payload, bytes);
     } else {
         bool at_start = false;
         uint64_t at = restart(shm, peer, bytes, &at_start);
-        if (at_start) slot->bytes |= SHM_AT_START;
+        if (!has_memory(shm, peer, at, bytes) && !grow(shm, local_rank, offset_of(shm, at) + bytes)) return false;
+        if (at_start) {
+            start = SHM_AT_START;
+            peer->bytes_freed = at;
+        }
         tutti_copy(place(shm, peer->out_bytes, at), payload, bytes);
         peer->bytes_written = at + bytes;
     }
+    shm_slot_pack(slot, header, (uint32_t)bytes);
+    slot->bytes |= start;
     peer->slots_written++;
     atomic_store_explicit(&slot->turn, peer->slots_written, memory_order_release);
     shm_wake(shm, local_rank);
@@ -138,9 +163,9 @@ bool shm_fits(struct shm *shm, int local_rank, size_t bytes)
 {
     struct shm_peer *peer = &shm->peer[local_rank];
     if (!STAILQ_EMPTY(&peer->waiting)) return false;
-    if (fits(shm, peer, bytes, shm->ring_bytes)) return true;
+    if (fits(shm, peer, bytes)) return true;
     update_free(peer);
-    return fits(shm, peer, bytes, shm->ring_bytes);
+    return fits(shm, peer, bytes);
 }
 
 static void free_waiting(struct shm *shm, struct shm_waiting *waiting)
@@ -193,7 +218,7 @@ static __attribute__((noinline)) int send_later(struct shm *shm, int local_rank,
 {
     struct shm_peer *peer = &shm->peer[local_rank];
     struct shm_waiting *waiting = NULL;
-    if (bytes <= SHM_INLINE || reserve_bytes(shm, local_rank)) {
+    if (bytes <= SHM_INLINE || grow(shm, local_rank, bytes)) {
         if (enter_ring(shm, local_rank, header, payload, bytes)) return TUTTI_OK;
         if (await_space(shm, local_rank, header, payload, bytes)) return TUTTI_OK;
         waiting = spares_take(&shm->spares, sizeof *waiting + bytes);

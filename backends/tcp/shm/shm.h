@@ -97,8 +97,7 @@ struct shm_peer {
     pid_t pid;
     struct shm_ring *out, *in;
     char *out_bytes, *in_bytes; /* the byte areas of the rings, each followed by a FIFO */
-    size_t out_room;            /* bytes of `out` that have memory: none, or ring_bytes after the first use */
-    bool out_has_fifo;          /* the FIFO of `out` has memory */
+    size_t out_room, out_fifo;  /* bytes of the byte area and the FIFO of `out` that have memory */
     uint64_t slots_written, bytes_written, slots_consumed, bytes_consumed; /* this end's counters of each ring */
     uint64_t slots_freed, bytes_freed; /* last known slots_read and bytes_read of `out` */
     /* FIFO as writer: bytes written, still to write, known to be read */
@@ -325,8 +324,8 @@ int shm_balance(struct shm *shm, int core, int home, const cpu_set_t *mask);
 
 /* ---- fifo.c ------------------------------------------------------------------------------------------ */
 
-/* Takes memory for the FIFO to this peer at its first use.  Returns false if there is none. */
-bool shm_fifo_reserve(struct shm *shm, int local_rank);
+/* Takes memory for what a message of this size needs of the FIFO to this peer.  Returns false if there is none. */
+bool shm_fifo_reserve(struct shm *shm, int local_rank, size_t bytes);
 /* Starts a message to this peer.  Returns its start in the FIFO, which its SHM_STREAM carries.  The previous message
  * must have ended. */
 uint64_t shm_fifo_begin(struct shm *shm, int local_rank, uint64_t bytes);

@@ -41,7 +41,7 @@ static void start_next(struct shm *shm, int32_t rank)
     struct transport_write *write = first_write(shm, rank);
     int local_rank = shm_local_rank(shm, rank);
     if (write == NULL || shm->peer[local_rank].lost) return;
-    if (write->bytes > 0 && !shm_fifo_reserve(shm, local_rank)) {
+    if (!shm_fifo_reserve(shm, local_rank, write->bytes)) {
         (void)shm_drop_starved(shm, local_rank);
         return;
     }
