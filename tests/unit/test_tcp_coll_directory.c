@@ -35,6 +35,32 @@ static void test_reserves_again(void **state)
     small_close_both(end, small);
 }
 
+static blkcnt_t bytes_of_segment(const struct end *end)
+{
+    struct stat status;
+    assert_int_equal(fstat(end->shm.memfd, &status), 0);
+    return status.st_blocks * 512;
+}
+
+/* A group takes memory for its own ranks, also in the segment of a smaller one. */
+static void test_takes_memory_for_its_ranks(void **state)
+{
+    const blkcnt_t page = 4096;
+    struct end end[ENDS];
+    (void)state;
+    ends_open(end, ENDS);
+    blkcnt_t span = (blkcnt_t)end[0].shm.coll_span, before = bytes_of_segment(&end[0]);
+    assert_int_equal(coll_directory_reserve(&end[0].shm, 2), 1);
+    assert_in_range(bytes_of_segment(&end[0]) - before, span * 2 / ENDS - page, span * 2 / ENDS + 8 * page);
+    for (int i = 0; i < 2; i++) coll_directory_leave(&end[i].shm, 1, 2);
+    assert_int_equal(coll_directory_reserve(&end[1].shm, ENDS), 1);
+    assert_in_range(bytes_of_segment(&end[0]) - before, span - page, span + page);
+    for (int i = 0; i < ENDS; i++) coll_directory_leave(&end[i].shm, 1, ENDS);
+    assert_int_equal(coll_directory_reserve(&end[0].shm, 2), 1);
+    assert_in_range(bytes_of_segment(&end[0]) - before, span - page, span + page);
+    ends_close(end, ENDS);
+}
+
 /* Each segment is reserved once.  Further groups have none until a segment is given back. */
 static void test_reserves_all(void **state)
 {
@@ -106,9 +132,13 @@ static void test_faulty_directory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reserves_again),   cmocka_unit_test(test_reserves_all),
-        cmocka_unit_test(test_releases_pages),   cmocka_unit_test(test_dies_while_it_reserves),
-        cmocka_unit_test(test_keeps_large_ones), cmocka_unit_test(test_faulty_directory),
+        cmocka_unit_test(test_reserves_again),
+        cmocka_unit_test(test_reserves_all),
+        cmocka_unit_test(test_takes_memory_for_its_ranks),
+        cmocka_unit_test(test_releases_pages),
+        cmocka_unit_test(test_dies_while_it_reserves),
+        cmocka_unit_test(test_keeps_large_ones),
+        cmocka_unit_test(test_faulty_directory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

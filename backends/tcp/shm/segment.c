@@ -147,11 +147,10 @@ void *shm_coll_at(const struct shm *shm, int index)
     return shm->base + coll_at(shm, index);
 }
 
-bool shm_coll_reserve(struct shm *shm, int index)
+bool shm_coll_reserve(struct shm *shm, int index, size_t at, size_t bytes)
 {
-    if (take_pages(shm, coll_at(shm, index), shm->coll_span)) return true;
+    if (take_pages(shm, coll_at(shm, index) + at, bytes)) return true;
     shm->coll_refused = errno;
-    (void)shm_coll_release(shm, index); /* a part may have been taken */
     return false;
 }
 

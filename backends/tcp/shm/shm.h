@@ -75,7 +75,7 @@ struct shm_rank {
 struct shm_directory_entry {
     _Atomic uint32_t state;
     _Atomic uint32_t left; /* ranks of the group that have closed it */
-    uint32_t has_pages;    /* written by the rank that reserves or releases the entry */
+    uint32_t ranks;        /* for how many it has memory; written by the rank that reserves or releases the entry */
     uint32_t uses;         /* how often it was reserved */
 };
 
@@ -242,8 +242,9 @@ static inline struct shm_rank *shm_rank_at(const struct shm *shm, int local_rank
 }
 void *shm_coll_at(const struct shm *shm, int index);
 struct shm_directory *shm_directory(const struct shm *shm);
-/* Reserves or releases a collective segment's pages; released pages read as zeros.  Returns false on failure. */
-bool shm_coll_reserve(struct shm *shm, int index);
+/* Takes memory for a part of a collective segment, or releases all of it, which then reads as zeros.  Returns false on
+ * failure. */
+bool shm_coll_reserve(struct shm *shm, int index, size_t at, size_t bytes);
 bool shm_coll_release(struct shm *shm, int index);
 /* True if this rank can read the memory of all ranks that are present. */
 bool shm_probe(struct shm *shm, const bool *present);

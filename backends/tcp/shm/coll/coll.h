@@ -207,7 +207,9 @@ LIST_HEAD(coll_list, coll_segment);
 /* Returns the bytes of a collective segment for n ranks. */
 size_t coll_bytes(int n);
 /* Computes the positions of all parts of the segment with this index. */
-void coll_lay_out(struct coll_segment *segment, struct shm *shm, int index);
+void coll_lay_out(struct coll_segment *segment, const struct shm *shm, int index);
+/* Takes memory for what a group of n ranks uses of each part.  Returns false if there is none; some may be taken. */
+bool coll_take_memory(struct shm *shm, int index, int n);
 struct coll_slot *coll_slot_of(const struct coll_segment *segment, int rank, uint64_t step);
 char *coll_small_of(const struct coll_segment *segment, int rank, uint64_t step);
 char *coll_eager_of(const struct coll_segment *segment, int rank, uint64_t step);

@@ -1,10 +1,10 @@
 /* Directory of collective segments.
  *
- * One rank of a group reserves an entry with its pages and sends its index to the others (tutti_backend.offer), so
- * either all of them have the segment or none.  A rank reserves an entry by an atomic exchange of its state, without a
- * lock.  Only the entry's owner then does slow work such as reserving pages.  The last rank to leave releases the
- * entry. It keeps the pages of some segments reserved for later groups, because reserving and clearing pages dominates
- * the cost of creating a group.
+ * One rank of a group reserves an entry, with memory for the group's ranks, and sends its index to the others
+ * (tutti_backend.offer), so either all of them have the segment or none.  A rank reserves an entry by an atomic
+ * exchange of its state, without a lock.  Only the entry's owner then does slow work such as taking memory.  The last
+ * rank to leave releases the entry.  Some segments keep their memory for later groups, because taking and clearing
+ * memory dominates the cost of creating a group.
  *
  * A rank that dies while it reserves an entry leaves a state that names it.  The next rank that finds this state takes
  * the entry over.
@@ -43,7 +43,7 @@ static int reserve_any(const struct shm *shm)
     struct shm_directory_entry *entry = shm_directory(shm)->entry;
     for (int pages = 1; pages >= 0; pages--)
         for (int i = 0; i < SHM_SEGMENTS; i++)
-            if ((entry[i].has_pages != 0) == pages && try_reserve(shm, &entry[i])) return i;
+            if ((entry[i].ranks != 0) == pages && try_reserve(shm, &entry[i])) return i;
     return COLL_ABSENT;
 }
 
@@ -68,13 +68,12 @@ int coll_directory_reserve(struct shm *shm, int n)
     int index = reserve_any(shm);
     if (index == COLL_ABSENT) return COLL_ABSENT;
     struct shm_directory_entry *entry = &shm_directory(shm)->entry[index];
-    if (entry->has_pages)
-        clear_steps(shm, index, n);
-    else
-        entry->has_pages = shm_coll_reserve(shm, index);
+    bool reserved = entry->ranks >= (uint32_t)n || coll_take_memory(shm, index, n);
+    if (reserved && entry->ranks > 0) clear_steps(shm, index, n);
+    if (reserved && entry->ranks < (uint32_t)n) entry->ranks = (uint32_t)n;
+    if (!reserved && shm_coll_release(shm, index)) entry->ranks = 0;
     atomic_store_explicit(&entry->left, 0, memory_order_relaxed); /* relaxed: as in clear_steps */
     entry->uses++;
-    bool reserved = entry->has_pages;
     publish_entry(entry, reserved ? RESERVED : FREE);
     return reserved ? index : COLL_ABSENT;
 }
@@ -89,14 +88,18 @@ uint32_t coll_directory_uses(const struct shm *shm, int index)
     return shm_directory(shm)->entry[index].uses;
 }
 
-/* True if the pages of another free entry may stay reserved. */
-static bool may_keep_pages(const struct shm *shm)
+static size_t bytes_of(const struct shm *shm, const struct shm_directory_entry *entry)
 {
-    size_t kept = shm->coll_span;
+    return shm->coll_span / (size_t)shm->n * entry->ranks;
+}
+
+/* True if the pages of another free entry may stay reserved. */
+static bool may_keep_pages(const struct shm *shm, const struct shm_directory_entry *another)
+{
+    size_t kept = bytes_of(shm, another);
     const struct shm_directory_entry *entry = shm_directory(shm)->entry;
     for (int i = 0; i < SHM_SEGMENTS; i++)
-        if (entry[i].has_pages && atomic_load_explicit(&entry[i].state, memory_order_relaxed) == FREE)
-            kept += shm->coll_span;
+        if (atomic_load_explicit(&entry[i].state, memory_order_relaxed) == FREE) kept += bytes_of(shm, &entry[i]);
     return kept <= KEEP_BYTES;
 }
 
@@ -105,6 +108,6 @@ void coll_directory_leave(struct shm *shm, int index, int n)
     struct shm_directory_entry *entry = &shm_directory(shm)->entry[index];
     /* release: this rank's accesses; acquire: those of the others, before the last rank frees the segment */
     if (atomic_fetch_add_explicit(&entry->left, 1, memory_order_acq_rel) + 1 != (uint32_t)n) return;
-    if (!may_keep_pages(shm) && shm_coll_release(shm, index)) entry->has_pages = 0;
+    if (!may_keep_pages(shm, entry) && shm_coll_release(shm, index)) entry->ranks = 0;
     publish_entry(entry, FREE);
 }

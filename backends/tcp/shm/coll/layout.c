@@ -45,10 +45,16 @@ static size_t fragment_bytes(int n)
     return bytes > FRAGMENT_MIN ? bytes : FRAGMENT_MIN;
 }
 
+/* Returns the bytes of a rank's fragment buffers and results. */
+static size_t fragments_bytes(int n)
+{
+    return COLL_FRAGMENTS * (fragment_bytes(n) + fragment_bytes(n) / 2);
+}
+
 size_t coll_bytes(int n)
 {
     return COLL_WORDS + control_slots_bytes(n) + small_buffers_bytes(n) + eager_buffers_bytes(n) +
-           (size_t)n * COLL_FRAGMENTS * (fragment_bytes(n) + fragment_bytes(n) / 2);
+           (size_t)n * fragments_bytes(n);
 }
 
 char *coll_fragment_of(const struct coll_segment *segment, int rank, uint64_t step)
@@ -74,7 +80,7 @@ char *coll_eager_of(const struct coll_segment *segment, int rank, uint64_t step)
            ((size_t)rank * COLL_EAGER_BUFFERS + step % COLL_EAGER_BUFFERS) * segment->eager_bytes;
 }
 
-void coll_lay_out(struct coll_segment *segment, struct shm *shm, int index)
+void coll_lay_out(struct coll_segment *segment, const struct shm *shm, int index)
 {
     segment->words = shm_coll_at(shm, index);
     segment->slots = (char *)segment->words + COLL_WORDS;
@@ -83,4 +89,25 @@ void coll_lay_out(struct coll_segment *segment, struct shm *shm, int index)
     segment->fragments = segment->eager_buffers + eager_buffers_bytes(shm->n);
     segment->eager_bytes = eager_bytes(shm->n);
     segment->fragment_bytes = fragment_bytes(shm->n);
+}
+
+/* Buffers of ranks that the group does not have stay without. */
+bool coll_take_memory(struct shm *shm, int index, int n)
+{
+    struct coll_segment at;
+    coll_lay_out(&at, shm, index);
+    const char *begin = shm_coll_at(shm, index);
+    const size_t of_all = (size_t)shm->n, ranks = (size_t)n;
+    const struct {
+        const char *at;
+        size_t bytes;
+    } parts[] = {
+        {begin, COLL_WORDS + control_slots_bytes(n)},
+        {at.small_buffers, small_buffers_bytes(n)},
+        {at.eager_buffers, eager_buffers_bytes(shm->n) / of_all * ranks},
+        {at.fragments, fragments_bytes(shm->n) * ranks},
+    };
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (!shm_coll_reserve(shm, index, (size_t)(parts[i].at - begin), parts[i].bytes)) return false;
+    return true;
 }
