@@ -36,9 +36,8 @@ static void log_refused_coll(struct shm *shm)
 {
     if (shm->coll_refused == 0) return;
     TUTTI_LOG_AS(shm->config.host, "shm", LOG_INFO,
-                 "tcp: cannot reserve %zu bytes of shared memory for a group's collectives (%s); they use "
-                 "messages instead",
-                 shm->coll_span, strerror(shm->coll_refused));
+                 "tcp: no shared memory for a group's collectives (%s); they use messages instead",
+                 strerror(shm->coll_refused));
     shm->coll_refused = 0;
 }
 

@@ -162,8 +162,8 @@ static void reduce_in_turn(int bytes)
 }
 
 const struct program irregular_programs[] = {
-    {"uneven_gather", uneven_gather, {1024, 65536}},
-    {"uneven_scatter", uneven_scatter, {1024, 65536}},
+    {"uneven_gather", uneven_gather, {1024, 65536, 262144}},
+    {"uneven_scatter", uneven_scatter, {1024, 65536, 262144}},
     {"uneven_all_gather", uneven_all_gather, {1024, 65536}},
     {"sample_sort", sample_sort, {16384}},
     {"server", server, {1024, 65536}},

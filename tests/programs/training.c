@@ -87,12 +87,8 @@ static void forward_and_back(int bytes)
 }
 
 const struct program training_programs[] = {
-    {"experts", experts, {2048, 32768}},
-    {"sharded", sharded, {4096, 65536}},
-    {"sharded_ahead", sharded_ahead, {4096, 65536}},
-    {"tensor_parallel", tensor_parallel, {1024, 65536}},
-    {"embeddings", embeddings, {16384, 262144}},
-    {"ring_attention", ring_attention, {16384, 262144}},
-    {"forward_and_back", forward_and_back, {8192, 65536}},
-    {NULL, NULL, {0}},
+    {"experts", experts, {2048, 32768, 262144}},           {"sharded", sharded, {4096, 65536}},
+    {"sharded_ahead", sharded_ahead, {4096, 65536}},       {"tensor_parallel", tensor_parallel, {1024, 65536}},
+    {"embeddings", embeddings, {16384, 262144}},           {"ring_attention", ring_attention, {16384, 262144}},
+    {"forward_and_back", forward_and_back, {8192, 65536}}, {NULL, NULL, {0}},
 };

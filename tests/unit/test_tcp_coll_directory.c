@@ -61,6 +61,25 @@ static void test_takes_memory_for_its_ranks(void **state)
     ends_close(end, ENDS);
 }
 
+/* A group gets the segment whose memory suits it, so that it need not take any. */
+static void test_prefers_what_suits(void **state)
+{
+    struct end end[ENDS];
+    (void)state;
+    ends_open(end, ENDS);
+    assert_int_equal(coll_directory_reserve(&end[0].shm, 2), 1);
+    assert_int_equal(coll_directory_reserve(&end[0].shm, ENDS), 2);
+    for (int i = 0; i < 2; i++) coll_directory_leave(&end[i].shm, 1, 2);
+    for (int i = 0; i < ENDS; i++) coll_directory_leave(&end[i].shm, 2, ENDS);
+    blkcnt_t before = bytes_of_segment(&end[0]);
+    assert_int_equal(coll_directory_reserve(&end[0].shm, ENDS), 2);
+    assert_int_equal(coll_directory_reserve(&end[0].shm, 2), 1);
+    for (int i = 0; i < ENDS; i++) coll_directory_leave(&end[i].shm, 2, ENDS);
+    assert_int_equal(coll_directory_reserve(&end[0].shm, 2), 2); /* rather than one without memory */
+    assert_int_equal(bytes_of_segment(&end[0]), before);
+    ends_close(end, ENDS);
+}
+
 /* Each segment is reserved once.  Further groups have none until a segment is given back. */
 static void test_reserves_all(void **state)
 {
@@ -135,6 +154,7 @@ int main(void)
         cmocka_unit_test(test_reserves_again),
         cmocka_unit_test(test_reserves_all),
         cmocka_unit_test(test_takes_memory_for_its_ranks),
+        cmocka_unit_test(test_prefers_what_suits),
         cmocka_unit_test(test_releases_pages),
         cmocka_unit_test(test_dies_while_it_reserves),
         cmocka_unit_test(test_keeps_large_ones),

@@ -28,6 +28,12 @@ bool shm_fits(struct shm *shm, int local_rank, size_t bytes)
 
 static bool has_memory = true;
 
+bool shm_ring_reserve(struct shm *shm, int local_rank, size_t bytes)
+{
+    (void)shm, (void)local_rank, (void)bytes;
+    return has_memory;
+}
+
 bool shm_fifo_reserve(struct shm *shm, int local_rank, size_t bytes)
 {
     (void)shm, (void)local_rank, (void)bytes;
@@ -101,8 +107,9 @@ static void test_shared_cores(void **state)
     is_arena = true;
     assert_int_equal(path_of(1 << 20, true, false), TRANSPORT_READ);
     is_arena = false;
-    has_memory = false; /* for a FIFO */
+    has_memory = false; /* for a FIFO, or the ring */
     assert_int_equal(path_of(1 << 20, true, false), TRANSPORT_READ);
+    assert_int_equal(path_of(40000, true, false), TRANSPORT_READ);
     has_memory = true;
     has_space = false;
     assert_int_equal(path_of(40000, true, false), TRANSPORT_OFFER);

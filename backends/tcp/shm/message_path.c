@@ -106,9 +106,9 @@ enum transport_path shm_choose_path(struct shm *shm, int local_rank, const tutti
         int way = messages->measured.way;
         if ((paths >> way & 1) != 0) path = (enum transport_path)way;
     }
-    bool takes_fifo = path == TRANSPORT_WRITE || path == TRANSPORT_OFFER;
-    bool lacks_fifo = takes_fifo && !shm_fifo_reserve(shm, local_rank, bytes);
-    return lacks_fifo && (paths & bit(TRANSPORT_READ)) != 0 ? TRANSPORT_READ : path;
+    bool has_memory = path == TRANSPORT_READ || (path == TRANSPORT_EAGER ? shm_ring_reserve(shm, local_rank, bytes)
+                                                                         : shm_fifo_reserve(shm, local_rank, bytes));
+    return !has_memory && (paths & bit(TRANSPORT_READ)) != 0 ? TRANSPORT_READ : path;
 }
 
 static const char *describe_path(int path)

@@ -74,9 +74,8 @@ static bool has_memory(const struct shm *shm, const struct shm_peer *peer, uint6
     return offset_of(shm, at) + bytes <= peer->out_room;
 }
 
-/* Takes memory for the first `bytes` of the byte area, at least.  Few pairs of ranks need all of it, and memory costs
- * time, too.  Returns false if there is none. */
-static __attribute__((noinline)) bool grow(struct shm *shm, int local_rank, size_t bytes)
+/* Few pairs of ranks need all of the byte area, and memory costs time, too.  Not inline: it is rare. */
+__attribute__((noinline)) bool shm_ring_reserve(struct shm *shm, int local_rank, size_t bytes)
 {
     struct shm_peer *peer = &shm->peer[local_rank];
     size_t had = peer->out_room, room = had > 0 ? had : ROOM;
@@ -142,7 +141,8 @@ write_message(struct shm *shm, int local_rank, const struct transport_header *he
     } else {
         bool at_start = false;
         uint64_t at = restart(shm, peer, bytes, &at_start);
-        if (!has_memory(shm, peer, at, bytes) && !grow(shm, local_rank, offset_of(shm, at) + bytes)) return false;
+        if (!has_memory(shm, peer, at, bytes) && !shm_ring_reserve(shm, local_rank, offset_of(shm, at) + bytes))
+            return false;
         if (at_start) {
             start = SHM_AT_START;
             peer->bytes_freed = at;
@@ -218,7 +218,7 @@ static __attribute__((noinline)) int send_later(struct shm *shm, int local_rank,
 {
     struct shm_peer *peer = &shm->peer[local_rank];
     struct shm_waiting *waiting = NULL;
-    if (bytes <= SHM_INLINE || grow(shm, local_rank, bytes)) {
+    if (bytes <= SHM_INLINE || shm_ring_reserve(shm, local_rank, bytes)) {
         if (enter_ring(shm, local_rank, header, payload, bytes)) return TUTTI_OK;
         if (await_space(shm, local_rank, header, payload, bytes)) return TUTTI_OK;
         waiting = spares_take(&shm->spares, sizeof *waiting + bytes);

@@ -34,7 +34,7 @@ static size_t divide(size_t total, int n, size_t unit, size_t least, size_t most
 
 /* The segment has the ranks' entries, the directory, the rings, their areas and the collective segments, in this order.
  * There is a ring for each pair of ranks, but few pairs talk.  So only the slots, which every poll reads, have memory
- * from the start.  A byte area and a FIFO get theirs when they are first used. */
+ * from the start.  A byte area and a FIFO get theirs as messages need it. */
 void shm_measure(struct shm *shm, int n, size_t group_bytes)
 {
     size_t rings = (size_t)n * (size_t)n;

@@ -376,8 +376,10 @@ static inline int shm_local_rank(const struct shm *shm, int32_t rank)
 
 /* Implements transport_ops.send. */
 int shm_send(struct shm *shm, int local_rank, const struct transport_header *header, const void *payload, size_t bytes);
-/* True if a message would enter the ring at once.  Takes no memory for it. */
+/* True if the ring has space for a message.  Takes no memory for it. */
 bool shm_fits(struct shm *shm, int local_rank, size_t bytes);
+/* Takes memory for the first `bytes` of the byte area, at least.  Returns false if there is none. */
+bool shm_ring_reserve(struct shm *shm, int local_rank, size_t bytes);
 /* Withdraws the message with this kind and id if it still waits for space. */
 bool shm_unsend(struct shm *shm, int local_rank, uint8_t kind, uint64_t id);
 void shm_drop(struct shm *shm, int local_rank, const char *why, bool notify);

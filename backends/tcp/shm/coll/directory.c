@@ -37,13 +37,20 @@ static bool try_reserve(const struct shm *shm, struct shm_directory_entry *entry
                                                    memory_order_relaxed);
 }
 
-/* Reserves any free entry, if possible one with pages.  Returns its index, or COLL_ABSENT. */
-static int reserve_any(const struct shm *shm)
+/* Says how well an entry suits a group of n ranks: if it has memory for just these or for more, nothing needs to be
+ * taken.  0: it has none. */
+static int fit_of(const struct shm_directory_entry *entry, uint32_t n)
+{
+    return entry->ranks == n ? 3 : entry->ranks > n ? 2 : entry->ranks > 0;
+}
+
+/* Reserves a free entry, the one that suits best.  Returns its index, or COLL_ABSENT. */
+static int reserve_any(const struct shm *shm, int n)
 {
     struct shm_directory_entry *entry = shm_directory(shm)->entry;
-    for (int pages = 1; pages >= 0; pages--)
+    for (int fit = 3; fit >= 0; fit--)
         for (int i = 0; i < SHM_SEGMENTS; i++)
-            if ((entry[i].ranks != 0) == pages && try_reserve(shm, &entry[i])) return i;
+            if (fit_of(&entry[i], (uint32_t)n) == fit && try_reserve(shm, &entry[i])) return i;
     return COLL_ABSENT;
 }
 
@@ -63,15 +70,25 @@ static void publish_entry(struct shm_directory_entry *entry, uint32_t state)
     atomic_store_explicit(&entry->state, state, memory_order_release);
 }
 
+/* Forgets the memory first, so that nobody relies on it if this rank dies meanwhile. */
+static void release_memory(struct shm *shm, int index)
+{
+    shm_directory(shm)->entry[index].ranks = 0;
+    (void)shm_coll_release(shm, index);
+}
+
 int coll_directory_reserve(struct shm *shm, int n)
 {
-    int index = reserve_any(shm);
+    int index = reserve_any(shm, n);
     if (index == COLL_ABSENT) return COLL_ABSENT;
     struct shm_directory_entry *entry = &shm_directory(shm)->entry[index];
     bool reserved = entry->ranks >= (uint32_t)n || coll_take_memory(shm, index, n);
-    if (reserved && entry->ranks > 0) clear_steps(shm, index, n);
-    if (reserved && entry->ranks < (uint32_t)n) entry->ranks = (uint32_t)n;
-    if (!reserved && shm_coll_release(shm, index)) entry->ranks = 0;
+    if (reserved) {
+        clear_steps(shm, index, n);
+        if (entry->ranks < (uint32_t)n) entry->ranks = (uint32_t)n;
+    } else {
+        release_memory(shm, index);
+    }
     atomic_store_explicit(&entry->left, 0, memory_order_relaxed); /* relaxed: as in clear_steps */
     entry->uses++;
     publish_entry(entry, reserved ? RESERVED : FREE);
@@ -108,6 +125,6 @@ void coll_directory_leave(struct shm *shm, int index, int n)
     struct shm_directory_entry *entry = &shm_directory(shm)->entry[index];
     /* release: this rank's accesses; acquire: those of the others, before the last rank frees the segment */
     if (atomic_fetch_add_explicit(&entry->left, 1, memory_order_acq_rel) + 1 != (uint32_t)n) return;
-    if (!may_keep_pages(shm, entry) && shm_coll_release(shm, index)) entry->ranks = 0;
+    if (!may_keep_pages(shm, entry)) release_memory(shm, index);
     publish_entry(entry, FREE);
 }
