@@ -6,6 +6,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -154,6 +155,13 @@ void ends_close(struct end *end, int n)
         close(end[i].shm.watch);
         spares_free(&end[i].shm.spares);
     }
+}
+
+size_t ends_memory(const struct end *end)
+{
+    struct stat status;
+    assert_int_equal(fstat(end->shm.memfd, &status), 0);
+    return (size_t)status.st_blocks * 512;
 }
 
 void ends_name_direct(struct coll_segment *segment, const tutti_op *op)

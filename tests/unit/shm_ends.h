@@ -52,6 +52,8 @@ int64_t ends_random_clock_ns(void);
 /* Opens n ranks, with the first collective segment reserved. */
 void ends_open(struct end *end, int n);
 void ends_close(struct end *end, int n);
+/* Returns the bytes of the segment that have memory. */
+size_t ends_memory(const struct end *end);
 /* Names the path of a scatter that would run as messages, so that it is native. */
 void ends_name_direct(struct coll_segment *segment, const tutti_op *op);
 /* Gives all ENDS ranks an arena that the others have mapped.  pid: that of all peers, or -1, whose memory nobody can

@@ -1,6 +1,5 @@
 /* Directory of collective segments: which group has which segment, and when its pages are released. */
 #include <sys/eventfd.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "unit/small_groups.h"
@@ -17,14 +16,12 @@ static void test_reserves_again(void **state)
 {
     struct end end[2];
     struct small small[2];
-    struct stat before, after;
     (void)state;
     small_open_both(end, small);
-    assert_int_equal(fstat(end[0].shm.memfd, &before), 0);
+    size_t before = ends_memory(&end[0]);
     for (int i = 0; i < 2; i++) coll_close(&small[i].coll);
     assert_int_equal(reserve(&end[1]), COLL_FIRST);
-    assert_int_equal(fstat(end[0].shm.memfd, &after), 0);
-    assert_int_equal(after.st_blocks, before.st_blocks);
+    assert_int_equal(ends_memory(&end[0]), before);
     for (int i = 0; i < 2; i++) small_open(&end[i], &small[i], 2);
     small_begin(&small[0], TUTTI_ALL_REDUCE);
     coll_progress(&small[0].running);
@@ -35,29 +32,22 @@ static void test_reserves_again(void **state)
     small_close_both(end, small);
 }
 
-static blkcnt_t bytes_of_segment(const struct end *end)
-{
-    struct stat status;
-    assert_int_equal(fstat(end->shm.memfd, &status), 0);
-    return status.st_blocks * 512;
-}
-
 /* A group takes memory for its own ranks, also in the segment of a smaller one. */
 static void test_takes_memory_for_its_ranks(void **state)
 {
-    const blkcnt_t page = 4096;
+    const size_t page = 4096;
     struct end end[ENDS];
     (void)state;
     ends_open(end, ENDS);
-    blkcnt_t span = (blkcnt_t)end[0].shm.coll_span, before = bytes_of_segment(&end[0]);
+    size_t span = end[0].shm.coll_span, before = ends_memory(&end[0]);
     assert_int_equal(coll_directory_reserve(&end[0].shm, 2), 1);
-    assert_in_range(bytes_of_segment(&end[0]) - before, span * 2 / ENDS - page, span * 2 / ENDS + 8 * page);
+    assert_in_range(ends_memory(&end[0]) - before, span * 2 / ENDS - page, span * 2 / ENDS + 8 * page);
     for (int i = 0; i < 2; i++) coll_directory_leave(&end[i].shm, 1, 2);
     assert_int_equal(coll_directory_reserve(&end[1].shm, ENDS), 1);
-    assert_in_range(bytes_of_segment(&end[0]) - before, span - page, span + page);
+    assert_in_range(ends_memory(&end[0]) - before, span - page, span + page);
     for (int i = 0; i < ENDS; i++) coll_directory_leave(&end[i].shm, 1, ENDS);
     assert_int_equal(coll_directory_reserve(&end[0].shm, 2), 1);
-    assert_in_range(bytes_of_segment(&end[0]) - before, span - page, span + page);
+    assert_in_range(ends_memory(&end[0]) - before, span - page, span + page);
     ends_close(end, ENDS);
 }
 
@@ -71,12 +61,12 @@ static void test_prefers_what_suits(void **state)
     assert_int_equal(coll_directory_reserve(&end[0].shm, ENDS), 2);
     for (int i = 0; i < 2; i++) coll_directory_leave(&end[i].shm, 1, 2);
     for (int i = 0; i < ENDS; i++) coll_directory_leave(&end[i].shm, 2, ENDS);
-    blkcnt_t before = bytes_of_segment(&end[0]);
+    size_t before = ends_memory(&end[0]);
     assert_int_equal(coll_directory_reserve(&end[0].shm, ENDS), 2);
     assert_int_equal(coll_directory_reserve(&end[0].shm, 2), 1);
     for (int i = 0; i < ENDS; i++) coll_directory_leave(&end[i].shm, 2, ENDS);
     assert_int_equal(coll_directory_reserve(&end[0].shm, 2), 2); /* rather than one without memory */
-    assert_int_equal(bytes_of_segment(&end[0]), before);
+    assert_int_equal(ends_memory(&end[0]), before);
     ends_close(end, ENDS);
 }
 
@@ -97,14 +87,12 @@ static void test_reserves_all(void **state)
 static void test_releases_pages(void **state)
 {
     struct end end[2];
-    struct stat status;
     (void)state;
     ends_open(end, 2);
     for (int i = 1; i < SHM_SEGMENTS; i++) assert_int_equal(reserve(&end[0]), i);
     for (int i = 0; i < SHM_SEGMENTS; i++)
         for (int k = 0; k < 2; k++) coll_directory_leave(&end[k].shm, i, 2);
-    assert_int_equal(fstat(end[0].shm.memfd, &status), 0);
-    assert_true((size_t)status.st_blocks * 512 <= end[0].shm.bytes_at + KEEP_BYTES);
+    assert_true(ends_memory(&end[0]) <= end[0].shm.bytes_at + KEEP_BYTES);
     ends_close(end, 2);
 }
 

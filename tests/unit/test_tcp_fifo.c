@@ -1,7 +1,6 @@
 /* backends/tcp/shm/fifo.c: two ranks as threads over one mapping of the segment.  They send each other large messages,
  * and abandon some of them. */
 #include <poll.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "unit/shm_ends.h"
@@ -319,33 +318,26 @@ static void test_wakes_again(void **state)
     ends_close(end, 2);
 }
 
-static blkcnt_t bytes_of(const struct end *end)
-{
-    struct stat status;
-    assert_int_equal(fstat(end->shm.memfd, &status), 0);
-    return status.st_blocks * 512;
-}
-
 /* The FIFO gets memory for the largest message so far, and at most for all of it. */
 static void test_takes_memory_as_needed(void **state)
 {
-    const blkcnt_t page = 4096;
+    const size_t page = 4096;
     struct end end[2];
     (void)state;
     ends_open(end, 2);
     struct shm *shm = &end[0].shm;
     shm->shares_cores = true; /* the FIFO has its full size */
-    blkcnt_t before = bytes_of(&end[0]);
+    size_t before = ends_memory(&end[0]);
     assert_true(shm_fifo_reserve(shm, 1, 0));
-    assert_int_equal(bytes_of(&end[0]), before);
+    assert_int_equal(ends_memory(&end[0]), before);
     assert_true(shm_fifo_reserve(shm, 1, 64 << 10));
-    assert_in_range(bytes_of(&end[0]) - before, 64 << 10, (64 << 10) + 2 * page);
+    assert_in_range(ends_memory(&end[0]) - before, 64 << 10, (64 << 10) + 2 * page);
     shm->disowned = true; /* as if there were no more */
     assert_true(shm_fifo_reserve(shm, 1, 64 << 10));
     assert_false(shm_fifo_reserve(shm, 1, 65 << 10));
     shm->disowned = false;
     assert_true(shm_fifo_reserve(shm, 1, (size_t)1 << 30));
-    assert_in_range(bytes_of(&end[0]) - before, shm->fifo_bytes, (blkcnt_t)shm->fifo_bytes + 2 * page);
+    assert_in_range(ends_memory(&end[0]) - before, shm->fifo_bytes, shm->fifo_bytes + 2 * page);
     ends_close(end, 2);
 }
 

@@ -3,7 +3,6 @@
  * as a sleeper that is not woken. */
 #include <poll.h>
 #include <sched.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "unit/shm_ends.h"
@@ -333,13 +332,6 @@ static void test_says_why_it_has_no_memory(void **state)
     ends_close(end, 2);
 }
 
-static blkcnt_t blocks_of(const struct shm *shm)
-{
-    struct stat status;
-    assert_int_equal(fstat(shm->memfd, &status), 0);
-    return status.st_blocks;
-}
-
 /* The byte area gets memory with the first message that needs it, not when a path is considered. */
 static void test_asks_without_taking_memory(void **state)
 {
@@ -349,29 +341,29 @@ static void test_asks_without_taking_memory(void **state)
     (void)state;
     ends_open(end, 2);
     struct shm *shm = &end[0].shm;
-    blkcnt_t before = blocks_of(shm);
+    size_t before = ends_memory(&end[0]);
     assert_true(shm_fits(shm, 1, sizeof payload));
     assert_true(shm_fits(shm, 1, shm->ring_bytes));
     assert_false(shm_fits(shm, 1, shm->ring_bytes + 1));
-    assert_int_equal(blocks_of(shm), before);
+    assert_int_equal(ends_memory(&end[0]), before);
     assert_int_equal(shm_send(shm, 1, &header, payload, sizeof payload), TUTTI_OK);
-    assert_true(blocks_of(shm) > before);
+    assert_true(ends_memory(&end[0]) > before);
     assert_false(shm_fits(shm, 1, shm->ring_bytes));
     ends_close(end, 2);
 }
 
 /* Sends messages of 1000 bytes, and reads all but the last `unread` at once.  Returns the bytes of memory taken. */
-static blkcnt_t take_memory(struct end end[2], int messages, int unread)
+static size_t take_memory(struct end end[2], int messages, int unread)
 {
     static const char payload[1000];
     struct transport_header header = {.kind = 1};
-    blkcnt_t before = blocks_of(&end[0].shm);
+    size_t before = ends_memory(&end[0]);
     for (int i = 0; i < messages; i++) {
         assert_int_equal(shm_send(&end[0].shm, 1, &header, payload, sizeof payload), TUTTI_OK);
         if (i >= unread) assert_int_equal(shm_read(&end[1].shm, 0, 1), 1);
     }
     assert_int_equal(shm_read(&end[1].shm, 0, (uint64_t)unread), unread);
-    return (blocks_of(&end[0].shm) - before) * 512;
+    return ends_memory(&end[0]) - before;
 }
 
 /* The byte area gets memory for what is in it at once. */
@@ -380,7 +372,7 @@ static void test_takes_memory_as_needed(void **state)
     struct end end[2];
     (void)state;
     ends_open(end, 2);
-    blkcnt_t few = take_memory(end, 1000, 0);
+    size_t few = take_memory(end, 1000, 0);
     assert_in_range(few, 1, 32 << 10);
     assert_in_range(take_memory(end, 10, 10), 0, 16 << 10);
     assert_in_range(take_memory(end, 40, 40), 16 << 10, 64 << 10);

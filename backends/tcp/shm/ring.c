@@ -135,7 +135,7 @@ write_message(struct shm *shm, int local_rank, const struct transport_header *he
         if (!fits(shm, peer, bytes)) return false;
     }
     struct shm_slot *slot = slot_at(shm, peer->out, peer->slots_written);
-    uint32_t start = 0;
+    shm_slot_pack(slot, header, (uint32_t)bytes);
     if (bytes <= SHM_INLINE) {
         tutti_copy(bytes <= SHM_TINY ? slot->tiny : slot->payload, payload, bytes);
     } else {
@@ -144,14 +144,12 @@ write_message(struct shm *shm, int local_rank, const struct transport_header *he
         if (!has_memory(shm, peer, at, bytes) && !shm_ring_reserve(shm, local_rank, offset_of(shm, at) + bytes))
             return false;
         if (at_start) {
-            start = SHM_AT_START;
+            slot->bytes |= SHM_AT_START;
             peer->bytes_freed = at;
         }
         tutti_copy(place(shm, peer->out_bytes, at), payload, bytes);
         peer->bytes_written = at + bytes;
     }
-    shm_slot_pack(slot, header, (uint32_t)bytes);
-    slot->bytes |= start;
     peer->slots_written++;
     atomic_store_explicit(&slot->turn, peer->slots_written, memory_order_release);
     shm_wake(shm, local_rank);

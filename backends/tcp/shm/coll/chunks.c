@@ -80,21 +80,23 @@ static uint64_t key_of(const struct coll_segment *segment, const struct coll_op 
     return op->request->fingerprint + step * UINT64_C(0x9E3779B97F4A7C15);
 }
 
-void coll_chunks_post(struct coll_segment *segment, struct coll_op *op, int rank)
+/* relaxed, both: published with the step, or by coll_chunks_begin */
+static void clear(struct counts *counts)
 {
-    struct counts *counts = lane_of(segment, op, segment->rank, rank).counts;
-    segment->moved[rank].in = 0;
-    if (op->kind == TUTTI_SCATTER) return; /* see coll_chunks_begin */
-    /* relaxed: published with the step */
     atomic_store_explicit(&counts->filled, 0, memory_order_relaxed);
     atomic_store_explicit(&counts->taken, 0, memory_order_relaxed);
+}
+
+void coll_chunks_post(struct coll_segment *segment, struct coll_op *op, int rank)
+{
+    segment->moved[rank].in = 0;
+    if (op->kind != TUTTI_SCATTER) clear(lane_of(segment, op, segment->rank, rank).counts);
 }
 
 void coll_chunks_begin(struct coll_segment *segment, struct coll_op *op)
 {
     struct counts *counts = lane_of(segment, op, op->root, segment->rank).counts;
-    atomic_store_explicit(&counts->filled, 0, memory_order_relaxed);
-    atomic_store_explicit(&counts->taken, 0, memory_order_relaxed);
+    clear(counts);
     /* release: publishes the counts */
     atomic_store_explicit(&counts->begun, key_of(segment, op), memory_order_release);
     shm_wake(segment->shm, segment->local_rank[op->root]);

@@ -82,12 +82,8 @@ static void publish_step(struct coll_segment *segment, const struct coll_op *op,
 /* Posts the next step.  A rank that reads first only makes sure that it can: see end_reads. */
 static void post_step(struct coll_segment *segment, struct coll_op *op)
 {
-    if (!op->uneven.reads_first) {
-        fill_step(segment, op);
-        publish_step(segment, op, next_step(op));
-    } else if (op->kind == TUTTI_SCATTER) {
-        coll_chunks_begin(segment, op);
-    }
+    fill_step(segment, op);
+    if (!op->uneven.reads_first) publish_step(segment, op, next_step(op));
     if (op->path == COLL_UNEVEN && tutti_kind_has_root(op->kind)) coll_uneven_copy_own(segment, op);
     op->posted++;
     own_next(segment, op);

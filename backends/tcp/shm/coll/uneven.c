@@ -226,7 +226,8 @@ static void begin_chunks(struct coll_segment *segment, struct coll_op *op)
 
 void coll_uneven_post(struct coll_segment *segment, struct coll_op *op)
 {
-    if (op->at > 0) return; /* all has been read */
+    if (op->uneven.reads_first && op->kind == TUTTI_SCATTER) coll_chunks_begin(segment, op);
+    if (op->uneven.reads_first || op->at > 0) return; /* it has no blocks for others, or all has been read */
     uint64_t at;
     char *to = copies_of(segment, op, &at);
     struct entry *table = table_of(segment, op, segment->rank);
