@@ -32,6 +32,45 @@ static void test_reserves_again(void **state)
     small_close_both(end, small);
 }
 
+/* Steps of a segment's groups have different numbers, however many each group has posted. */
+static void test_counts_on(void **state)
+{
+    struct end end[2];
+    struct shm_directory_entry *entry;
+    (void)state;
+    ends_open(end, 2);
+    entry = &shm_directory(&end[0].shm)->entry[1];
+    assert_int_equal(reserve(&end[0]), 1);
+    assert_int_equal(coll_directory_first(&end[1].shm, 1), 1);
+    coll_directory_leave(&end[0].shm, 1, 2, 90);
+    coll_directory_leave(&end[1].shm, 1, 2, 70);
+    assert_int_equal(reserve(&end[1]), 1);
+    assert_int_equal(coll_directory_first(&end[0].shm, 1), 91);
+    for (int i = 0; i < 2; i++) coll_directory_leave(&end[i].shm, 1, 2, 5);
+    atomic_store(&entry->last, UINT64_MAX - 1); /* by a faulty rank */
+    struct coll_slot *slot = (struct coll_slot *)(void *)((char *)shm_coll_at(&end[0].shm, 1) + COLL_WORDS);
+    atomic_store(&slot->step, UINT64_MAX - 1);
+    assert_int_equal(reserve(&end[0]), 1);
+    assert_int_equal(coll_directory_first(&end[0].shm, 1), 1);
+    assert_int_equal(atomic_load(&slot->step), 0);
+    ends_close(end, 2);
+}
+
+/* A root need not wait for steps that only an earlier group could have posted. */
+static void test_runs_ahead_at_once(void **state)
+{
+    struct end end[2];
+    struct small small;
+    (void)state;
+    ends_open(end, 2);
+    shm_directory(&end[0].shm)->entry[COLL_FIRST].first = 10 * COLL_SLOTS;
+    small_open(&end[0], &small, 2);
+    small_begin(&small, TUTTI_BROADCAST);
+    assert_int_equal(small.ended, 1);
+    coll_close(&small.coll);
+    ends_close(end, 2);
+}
+
 /* A group takes memory for its own ranks, also in the segment of a smaller one. */
 static void test_takes_memory_for_its_ranks(void **state)
 {
@@ -42,10 +81,10 @@ static void test_takes_memory_for_its_ranks(void **state)
     size_t span = end[0].shm.coll_span, before = ends_memory(&end[0]);
     assert_int_equal(coll_directory_reserve(&end[0].shm, 2), 1);
     assert_in_range(ends_memory(&end[0]) - before, span * 2 / ENDS - page, span * 2 / ENDS + 8 * page);
-    for (int i = 0; i < 2; i++) coll_directory_leave(&end[i].shm, 1, 2);
+    for (int i = 0; i < 2; i++) coll_directory_leave(&end[i].shm, 1, 2, 1);
     assert_int_equal(coll_directory_reserve(&end[1].shm, ENDS), 1);
     assert_in_range(ends_memory(&end[0]) - before, span - page, span + page);
-    for (int i = 0; i < ENDS; i++) coll_directory_leave(&end[i].shm, 1, ENDS);
+    for (int i = 0; i < ENDS; i++) coll_directory_leave(&end[i].shm, 1, ENDS, 1);
     assert_int_equal(coll_directory_reserve(&end[0].shm, 2), 1);
     assert_in_range(ends_memory(&end[0]) - before, span - page, span + page);
     ends_close(end, ENDS);
@@ -59,12 +98,12 @@ static void test_prefers_what_suits(void **state)
     ends_open(end, ENDS);
     assert_int_equal(coll_directory_reserve(&end[0].shm, 2), 1);
     assert_int_equal(coll_directory_reserve(&end[0].shm, ENDS), 2);
-    for (int i = 0; i < 2; i++) coll_directory_leave(&end[i].shm, 1, 2);
-    for (int i = 0; i < ENDS; i++) coll_directory_leave(&end[i].shm, 2, ENDS);
+    for (int i = 0; i < 2; i++) coll_directory_leave(&end[i].shm, 1, 2, 1);
+    for (int i = 0; i < ENDS; i++) coll_directory_leave(&end[i].shm, 2, ENDS, 1);
     size_t before = ends_memory(&end[0]);
     assert_int_equal(coll_directory_reserve(&end[0].shm, ENDS), 2);
     assert_int_equal(coll_directory_reserve(&end[0].shm, 2), 1);
-    for (int i = 0; i < ENDS; i++) coll_directory_leave(&end[i].shm, 2, ENDS);
+    for (int i = 0; i < ENDS; i++) coll_directory_leave(&end[i].shm, 2, ENDS, 1);
     assert_int_equal(coll_directory_reserve(&end[0].shm, 2), 2); /* rather than one without memory */
     assert_int_equal(ends_memory(&end[0]), before);
     ends_close(end, ENDS);
@@ -78,7 +117,7 @@ static void test_reserves_all(void **state)
     ends_open(end, 2);
     for (int i = 1; i < SHM_SEGMENTS; i++) assert_int_equal(reserve(&end[i % 2]), i);
     for (int i = 0; i < 2; i++) assert_int_equal(reserve(&end[i]), COLL_ABSENT);
-    for (int i = 0; i < 2; i++) coll_directory_leave(&end[i].shm, 7, 2);
+    for (int i = 0; i < 2; i++) coll_directory_leave(&end[i].shm, 7, 2, 1);
     assert_int_equal(reserve(&end[1]), 7);
     ends_close(end, 2);
 }
@@ -91,7 +130,7 @@ static void test_releases_pages(void **state)
     ends_open(end, 2);
     for (int i = 1; i < SHM_SEGMENTS; i++) assert_int_equal(reserve(&end[0]), i);
     for (int i = 0; i < SHM_SEGMENTS; i++)
-        for (int k = 0; k < 2; k++) coll_directory_leave(&end[k].shm, i, 2);
+        for (int k = 0; k < 2; k++) coll_directory_leave(&end[k].shm, i, 2, 1);
     assert_true(ends_memory(&end[0]) <= end[0].shm.bytes_at + KEEP_BYTES);
     ends_close(end, 2);
 }
@@ -139,13 +178,11 @@ static void test_faulty_directory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reserves_again),
-        cmocka_unit_test(test_reserves_all),
-        cmocka_unit_test(test_takes_memory_for_its_ranks),
-        cmocka_unit_test(test_prefers_what_suits),
-        cmocka_unit_test(test_releases_pages),
-        cmocka_unit_test(test_dies_while_it_reserves),
-        cmocka_unit_test(test_keeps_large_ones),
+        cmocka_unit_test(test_reserves_again),         cmocka_unit_test(test_counts_on),
+        cmocka_unit_test(test_runs_ahead_at_once),
+        cmocka_unit_test(test_reserves_all),           cmocka_unit_test(test_takes_memory_for_its_ranks),
+        cmocka_unit_test(test_prefers_what_suits),     cmocka_unit_test(test_releases_pages),
+        cmocka_unit_test(test_dies_while_it_reserves), cmocka_unit_test(test_keeps_large_ones),
         cmocka_unit_test(test_faulty_directory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

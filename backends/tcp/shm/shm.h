@@ -76,7 +76,8 @@ struct shm_directory_entry {
     _Atomic uint32_t state;
     _Atomic uint32_t left; /* ranks of the group that have closed it */
     uint32_t ranks;        /* for how many it has memory; written by the rank that reserves or releases the entry */
-    uint32_t uses;         /* how often it was reserved */
+    uint64_t first;        /* the group's first step; written by the rank that reserves the entry */
+    _Atomic uint64_t last; /* no group up to this one has posted a later step */
 };
 
 struct shm_directory {

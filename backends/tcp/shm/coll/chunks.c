@@ -74,10 +74,9 @@ bool coll_chunks_pay(const struct coll_segment *segment, const struct coll_op *o
 }
 
 /* Returns a number that no other operation has but by an unlikely chance.  Earlier groups may have used the buffer. */
-static uint64_t key_of(const struct coll_segment *segment, const struct coll_op *op)
+static uint64_t key_of(const struct coll_op *op)
 {
-    uint64_t step = op->first + ((uint64_t)segment->use << 40);
-    return op->request->fingerprint + step * UINT64_C(0x9E3779B97F4A7C15);
+    return op->request->fingerprint + op->first * UINT64_C(0x9E3779B97F4A7C15);
 }
 
 /* relaxed, both: published with the step, or by coll_chunks_begin */
@@ -98,7 +97,7 @@ void coll_chunks_begin(struct coll_segment *segment, struct coll_op *op)
     struct counts *counts = lane_of(segment, op, op->root, segment->rank).counts;
     clear(counts);
     /* release: publishes the counts */
-    atomic_store_explicit(&counts->begun, key_of(segment, op), memory_order_release);
+    atomic_store_explicit(&counts->begun, key_of(op), memory_order_release);
     shm_wake(segment->shm, segment->local_rank[op->root]);
 }
 
@@ -109,7 +108,7 @@ bool coll_chunks_have_space(const struct coll_segment *segment, const struct col
     struct counts *counts = lane_of(segment, op, segment->rank, rank).counts;
     bool asks = op->kind == TUTTI_SCATTER && moved == 0;
     /* acquire: the counts were cleared before */
-    if (asks && atomic_load_explicit(&counts->begun, memory_order_acquire) != key_of(segment, op)) return false;
+    if (asks && atomic_load_explicit(&counts->begun, memory_order_acquire) != key_of(op)) return false;
     /* acquire: the other rank has read what is overwritten next */
     uint64_t taken = atomic_load_explicit(&counts->taken, memory_order_acquire);
     /* A faulty rank may have stored any count.  Then it alone gets wrong data. */

@@ -58,8 +58,8 @@ int coll_open(struct coll_segment *segment, struct shm *shm, int index, int32_t 
         return shm->config.host->error(TUTTI_ERR_NO_MEMORY, "no memory for the collective segment of %d ranks", (int)n);
     for (int i = 0; i < n; i++) segment->local_rank[i] = shm->local_rank_of[global_ranks[i]];
     coll_lay_out(segment, shm, index);
-    segment->use = coll_directory_uses(shm, index);
-    segment->next = 1;
+    segment->next = coll_directory_first(shm, index);
+    segment->all_in = segment->next - 1;
     segment->state = COLL_READY;
     return TUTTI_OK;
 }
@@ -69,7 +69,8 @@ void coll_close(struct coll_segment *segment)
     struct coll_op *op;
     if (segment->shm == NULL) return;
     while ((op = TAILQ_FIRST(&segment->ops)) != NULL) coll_cancel(segment, op->request);
-    coll_directory_leave(segment->shm, segment->index, segment->n);
+    /* Steps of canceled operations are withdrawn.  The first of them may have left its number elsewhere (chunks.c). */
+    coll_directory_leave(segment->shm, segment->index, segment->n, segment->next + COLL_RUN_AHEAD);
     free(segment->local_rank);
     while ((op = take_spare(segment)) != NULL) free(op);
     free(segment->classes);

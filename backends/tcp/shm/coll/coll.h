@@ -173,7 +173,6 @@ struct coll_segment {
     int n, rank;
     int *local_rank; /* by group rank */
     int index;       /* index of the segment */
-    uint32_t use;    /* the number of groups that it had before, and this one */
     char *slots, *small_buffers, *eager_buffers, *fragments;
     size_t eager_bytes;         /* capacity of an eager buffer */
     size_t fragment_bytes;      /* capacity of a fragment buffer; results follow it, with half as much capacity */
@@ -272,10 +271,11 @@ bool coll_has_posted(const struct coll_segment *segment, int rank, uint64_t step
  * calls it.  In a new segment the directory is all zeros, which means empty. */
 int coll_directory_reserve(struct shm *shm, int n);
 bool coll_directory_has(const struct shm *shm, int index);
-/* Returns how many groups the segment has had, with that of this rank. */
-uint32_t coll_directory_uses(const struct shm *shm, int index);
-/* Counts this rank as departed.  The last of n ranks releases the segment. */
-void coll_directory_leave(struct shm *shm, int index, int n);
+/* Returns the first step of the group that has the entry. */
+uint64_t coll_directory_first(const struct shm *shm, int index);
+/* Counts this rank as departed, which has posted no step after the last one.  The last of n ranks releases the segment.
+ */
+void coll_directory_leave(struct shm *shm, int index, int n, uint64_t last);
 
 /* ---- path.c ------------------------------------------------------------------------------------------------ */
 

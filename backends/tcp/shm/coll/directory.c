@@ -6,6 +6,9 @@
  * rank to leave releases the entry.  Some segments keep their memory for later groups, because taking and clearing
  * memory dominates the cost of creating a group.
  *
+ * Each group counts its steps on from those of the segment's earlier groups, so nothing that these have written is
+ * taken for the group's own.
+ *
  * A rank that dies while it reserves an entry leaves a state that names it.  The next rank that finds this state takes
  * the entry over.
  */
@@ -16,6 +19,7 @@
 
 enum { FREE, RESERVED, RESERVING /* plus the local rank of the owner */ };
 enum { KEEP_BYTES = 24 << 20 }; /* maximum bytes of pages kept in free segments */
+#define STEPS_MOST (UINT64_MAX / 2)
 
 /* True if the rank that is reserving an entry has died. */
 static bool owner_has_died(const struct shm *shm, uint32_t state)
@@ -54,16 +58,6 @@ static int reserve_any(const struct shm *shm, int n)
     return COLL_ABSENT;
 }
 
-/* Resets a segment to the state in which no rank has posted a step. */
-static void clear_steps(const struct shm *shm, int index, int n)
-{
-    struct coll_segment segment = {.slots = (char *)shm_coll_at(shm, index) + COLL_WORDS};
-    memset(shm_coll_at(shm, index), 0, COLL_WORDS);
-    for (int rank = 0; rank < n; rank++)
-        for (uint64_t i = 0; i < COLL_SLOTS; i++) /* relaxed: publish_entry releases these stores */
-            atomic_store_explicit(&coll_slot_of(&segment, rank, i)->step, 0, memory_order_relaxed);
-}
-
 static void publish_entry(struct shm_directory_entry *entry, uint32_t state)
 {
     /* release: publishes the entry and the segment's contents */
@@ -77,20 +71,32 @@ static void release_memory(struct shm *shm, int index)
     (void)shm_coll_release(shm, index);
 }
 
+/* A count that no rank reaches comes from a faulty rank.  Steps then begin again, in memory that reads as zeros. */
+static void restart_steps(struct shm *shm, int index)
+{
+    struct shm_directory_entry *entry = &shm_directory(shm)->entry[index];
+    /* relaxed, both: see coll_directory_reserve */
+    if (atomic_load_explicit(&entry->last, memory_order_relaxed) < STEPS_MOST) return;
+    release_memory(shm, index);
+    atomic_store_explicit(&entry->last, 0, memory_order_relaxed);
+}
+
 int coll_directory_reserve(struct shm *shm, int n)
 {
     int index = reserve_any(shm, n);
     if (index == COLL_ABSENT) return COLL_ABSENT;
     struct shm_directory_entry *entry = &shm_directory(shm)->entry[index];
+    restart_steps(shm, index);
     bool reserved = entry->ranks >= (uint32_t)n || coll_take_memory(shm, index, n);
     if (reserved) {
-        clear_steps(shm, index, n);
+        memset(shm_coll_at(shm, index), 0, COLL_WORDS);
         if (entry->ranks < (uint32_t)n) entry->ranks = (uint32_t)n;
     } else {
         release_memory(shm, index);
     }
-    atomic_store_explicit(&entry->left, 0, memory_order_relaxed); /* relaxed: as in clear_steps */
-    entry->uses++;
+    /* relaxed, both: publish_entry releases the store; reserve_any has acquired the last group's */
+    atomic_store_explicit(&entry->left, 0, memory_order_relaxed);
+    entry->first = atomic_load_explicit(&entry->last, memory_order_relaxed) + 1;
     publish_entry(entry, reserved ? RESERVED : FREE);
     return reserved ? index : COLL_ABSENT;
 }
@@ -100,9 +106,9 @@ bool coll_directory_has(const struct shm *shm, int index)
     return atomic_load_explicit(&shm_directory(shm)->entry[index].state, memory_order_acquire) == RESERVED;
 }
 
-uint32_t coll_directory_uses(const struct shm *shm, int index)
+uint64_t coll_directory_first(const struct shm *shm, int index)
 {
-    return shm_directory(shm)->entry[index].uses;
+    return shm_directory(shm)->entry[index].first;
 }
 
 static size_t bytes_of(const struct shm *shm, const struct shm_directory_entry *entry)
@@ -120,9 +126,19 @@ static bool may_keep_pages(const struct shm *shm, const struct shm_directory_ent
     return kept <= KEEP_BYTES;
 }
 
-void coll_directory_leave(struct shm *shm, int index, int n)
+/* Raises a number that several ranks may raise at once. */
+static void raise_to(_Atomic uint64_t *number, uint64_t to)
+{
+    uint64_t found = atomic_load_explicit(number, memory_order_relaxed);
+    while (found < to && !atomic_compare_exchange_weak_explicit(number, &found, to, memory_order_relaxed,
+                                                                memory_order_relaxed)) /* relaxed: see the next line */
+        continue;
+}
+
+void coll_directory_leave(struct shm *shm, int index, int n, uint64_t last)
 {
     struct shm_directory_entry *entry = &shm_directory(shm)->entry[index];
+    raise_to(&entry->last, last);
     /* release: this rank's accesses; acquire: those of the others, before the last rank frees the segment */
     if (atomic_fetch_add_explicit(&entry->left, 1, memory_order_acq_rel) + 1 != (uint32_t)n) return;
     if (!may_keep_pages(shm, entry)) release_memory(shm, index);
