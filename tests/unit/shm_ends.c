@@ -170,7 +170,7 @@ void ends_name_direct(struct coll_segment *segment, const tutti_op *op)
     bool is_tensor = op->kind == TUTTI_SCATTER && !op->list;
     int64_t bytes = is_tensor ? op->out[0].numel * tutti_dtype_bytes(op->dtype) * segment->n : 0;
     segment->choices = &direct;
-    segment->n_choices = (size_t)bytes > COLL_FRAGMENTS * segment->fragment_bytes;
+    segment->n_choices = (size_t)bytes > COLL_FRAGMENTS * segment->layout.fragment_bytes;
 }
 
 void ends_open_arenas(struct end end[ENDS], pid_t pid)

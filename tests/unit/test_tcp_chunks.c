@@ -138,6 +138,31 @@ static void test_chunks_for_a_rank_that_calls_another_operation(void **state)
     }
 }
 
+/* The root of a scatter in parts of a fragment buffer runs ahead until its tables, not its parts, are used up. */
+static void test_root_runs_ahead_with_tables(void **state)
+{
+    enum { NUMEL = COLL_SMALL / 8, AHEAD = COLL_SMALL_BUFFERS - COLL_RUN_AHEAD - 1 };
+    const int64_t numel[ENDS] = {NUMEL, NUMEL, NUMEL};
+    (void)state;
+    sides_open_sharing_cores();
+    for (int i = 0; i < AHEAD; i++) {
+        side_begin(0, TUTTI_SCATTER, 0, numel);
+        assert_int_equal(side[0].ended, 1);
+    }
+    side_begin(0, TUTTI_SCATTER, 0, numel);
+    assert_int_equal(side[0].ended, 0);
+    for (int i = 0; i <= AHEAD; i++)
+        for (int rank = 1; rank < ENDS; rank++) {
+            side_begin(rank, TUTTI_SCATTER, 0, numel);
+            side_turn(rank);
+            assert_int_equal(side[rank].ended, i < AHEAD);
+        }
+    for (int rank = 0; rank < ENDS; rank++) side_turn(rank);
+    assert_true(side[0].ended == 1 && side[1].ended == 1 && side[2].ended == 1);
+    for (int k = 0; k < NUMEL; k++) assert_int_equal(side[2].own[k], 200000 + k);
+    sides_close();
+}
+
 /* What a rank has said of an earlier operation in the same buffer does not count, even if the calls are alike. */
 static void test_root_waits_for_each_rank(void **state)
 {
@@ -281,8 +306,8 @@ static void test_wrong_counts(void **state)
         begin_to_take(TUTTI_SCATTER);
         store_in_counts(coll_small_of(coll, 1, coll->next) + SHM_LINE, wrong[i]);
         begin_exchange();
-        store_in_counts(coll_fragment_of(coll, 0, coll->next) + coll->fragment_bytes / ENDS / SHM_LINE * SHM_LINE,
-                        wrong[i]);
+        store_in_counts(
+            coll_fragment_of(coll, 0, coll->next) + coll->layout.fragment_bytes / ENDS / SHM_LINE * SHM_LINE, wrong[i]);
     }
 }
 
@@ -293,6 +318,7 @@ int main(void)
         cmocka_unit_test(test_chunks_of_a_rank_that_gives_up),
         cmocka_unit_test(test_chunks_with_a_rank_that_is_lost),
         cmocka_unit_test(test_chunks_for_a_rank_that_calls_another_operation),
+        cmocka_unit_test(test_root_runs_ahead_with_tables),
         cmocka_unit_test(test_root_waits_for_each_rank),
         cmocka_unit_test(test_root_waits_in_the_next_group),
         cmocka_unit_test(test_two_roots),

@@ -217,7 +217,7 @@ static void check_run_ahead(struct small small[2], int64_t done, int depth, int 
     int64_t sent = done, received = done;
     for (int rounds = 0; rounds < 3; rounds++) {
         for (small_broadcast(&small[0], ++sent); small[0].ended != 0; small_broadcast(&small[0], ++sent))
-            assert_true(sent < 1000);
+            assert_true(sent - done < 4 * COLL_SLOTS);
         assert_int_equal(sent - 1 - received, depth - 1);
         for (int i = 0; i < caught_up; i++) {
             assert_int_equal(coll_progress(&small[0].running), 0);
@@ -246,13 +246,14 @@ static void test_runs_ahead(void **state)
     (void)state;
     enum { SMALL_DEPTH = COLL_SMALL_BUFFERS - COLL_RUN_AHEAD };
     run_ahead(COLL_INLINE / 8, COLL_SLOTS - COLL_RUN_AHEAD, (COLL_SLOTS - COLL_RUN_AHEAD) / 2 + 1);
-    run_ahead(COLL_INLINE / 8 + 1, SMALL_DEPTH, SMALL_DEPTH / 2 + 1);
+    run_ahead(COLL_TINY / 8, COLL_SLOTS - COLL_RUN_AHEAD, (COLL_SLOTS - COLL_RUN_AHEAD) / 2 + 1);
+    run_ahead(COLL_TINY / 8 + 1, SMALL_DEPTH, SMALL_DEPTH / 2 + 1);
     run_ahead(COLL_SMALL / 8, SMALL_DEPTH, SMALL_DEPTH / 2 + 1);
     run_ahead(COLL_SMALL / 8 + 1, COLL_EAGER_BUFFERS - COLL_AHEAD, 1);
     run_ahead(CHOICE_MIN / 8 - 1, COLL_EAGER_BUFFERS - COLL_AHEAD, 1);
 }
 
-static void open_in_parts(struct end end[2], struct small small[2])
+static void open_in_parts(struct end end[2], struct small small[2], int64_t numel)
 {
     static const tutti_path_row pipelined = {TUTTI_BROADCAST, COLL_PIPELINED, INT64_MAX};
     ends_open(end, 2);
@@ -261,35 +262,49 @@ static void open_in_parts(struct end end[2], struct small small[2])
         small_open(&end[i], &small[i], 2);
         small[i].coll.choices = &pipelined;
         small[i].coll.n_choices = 1;
-        small[i].numel = SMALL_MOST;
+        small[i].numel = numel;
     }
 }
 
-/* Where ranks share cores, a root also runs ahead with data in parts of its fragment buffers. */
-static void test_runs_ahead_in_parts(void **state)
+static void run_ahead_in_parts(int64_t numel, int depth)
 {
     struct end end[2];
     struct small small[2];
-    (void)state;
-    open_in_parts(end, small);
-    check_run_ahead(small, 0, COLL_FRAGMENTS * COLL_PARTS, COLL_PARTS + 1);
+    open_in_parts(end, small, numel);
+    for (int i = 1; i <= COLL_SLOTS; i++) { /* all parts have been used */
+        small_broadcast(&small[0], i);
+        small_receive(&small[1], i);
+    }
+    small[0].coll.all_in = COLL_SLOTS; /* otherwise it looks again only when it has to */
+    check_run_ahead(small, COLL_SLOTS, depth, depth / 2 + 1);
     for (int i = 0; i < 2; i++) coll_close(&small[i].coll);
     ends_close(end, 2);
 }
 
+enum { PART_NUMEL = (256 << 10) / COLL_PARTS / 8, SLOTS_DEPTH = COLL_SLOTS - COLL_RUN_AHEAD };
+
+/* Where ranks share cores, a root also runs ahead with data in parts of its fragment buffers. */
+static void test_runs_ahead_in_parts(void **state)
+{
+    (void)state;
+    run_ahead_in_parts(SMALL_MOST, COLL_FRAGMENTS * COLL_PARTS / (SMALL_MOST / PART_NUMEL));
+    run_ahead_in_parts(PART_NUMEL + 1, COLL_FRAGMENTS * COLL_PARTS / 2);
+    run_ahead_in_parts(PART_NUMEL, SLOTS_DEPTH);
+}
+
 static int64_t numel_in_turn(int i)
 {
-    return i % 3 == 0 ? SMALL_MOST : COLL_SMALL / 8 + 1;
+    return i % 3 == 0 ? PART_NUMEL : COLL_SMALL / 8 + 1;
 }
 
 /* The root runs as far ahead if the sizes differ. */
 static void test_runs_ahead_in_parts_of_all_sizes(void **state)
 {
-    enum { AHEAD = COLL_FRAGMENTS * COLL_PARTS - 1 };
+    enum { AHEAD = SLOTS_DEPTH - 1 };
     struct end end[2];
     struct small small[2];
     (void)state;
-    open_in_parts(end, small);
+    open_in_parts(end, small, PART_NUMEL);
     for (int i = 0; i <= AHEAD; i++) {
         small[0].numel = numel_in_turn(i);
         small_broadcast(&small[0], i);
@@ -356,10 +371,29 @@ static void test_grows_with_the_ranks(void **state)
     for (int n = 2; n <= SHM_RANKS_MAX; n++) assert_true(coll_bytes(n) >= (size_t)n * (size_t)n * COLL_ALIGN);
 }
 
+/* Behind each fragment buffer there is space for the results of a slice of as many data. */
+static void test_has_space_for_results(void **state)
+{
+    struct end end[ENDS];
+    struct coll_segment coll = {0};
+    struct coll_op op = {.element = 1};
+    (void)state;
+    ends_open(end, ENDS);
+    for (coll.n = 2; coll.n <= SHM_RANKS_MAX; coll.n++) {
+        coll_lay_out(&coll, &end[0].shm, COLL_FIRST, coll.n);
+        size_t bytes = coll.layout.fragment_bytes, results = coll.layout.fragment_span - bytes;
+        assert_true(coll_part_of(&coll, &op, bytes, 0).bytes <= results);
+        assert_ptr_equal(coll_fragment_of(&coll, 0, 1) + bytes + results, coll_slot_of(&coll, 1, 0));
+        assert_true(coll_group_bytes(coll.n) <= coll_bytes(coll.n));
+    }
+    ends_close(end, ENDS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_grows_with_the_ranks),
+        cmocka_unit_test(test_has_space_for_results),
         cmocka_unit_test(test_steps),
         cmocka_unit_test(test_parts),
         cmocka_unit_test(test_chunks),

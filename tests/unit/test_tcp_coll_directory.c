@@ -56,6 +56,22 @@ static void test_counts_on(void **state)
     ends_close(end, 2);
 }
 
+/* What a group of other size has left where a slot is now is not taken for a step. */
+static void test_clears_another_layout(void **state)
+{
+    struct end end[ENDS];
+    struct coll_segment coll;
+    (void)state;
+    ends_open(end, ENDS);
+    assert_int_equal(coll_directory_reserve(&end[0].shm, ENDS), 1);
+    coll_lay_out(&coll, &end[0].shm, 1, 2);
+    atomic_store(&coll_slot_of(&coll, 1, 7)->step, 7000);
+    for (int i = 0; i < ENDS; i++) coll_directory_leave(&end[i].shm, 1, ENDS, 1);
+    assert_int_equal(coll_directory_reserve(&end[0].shm, 2), 1);
+    assert_int_equal(atomic_load(&coll_slot_of(&coll, 1, 7)->step), 0);
+    ends_close(end, ENDS);
+}
+
 /* A root need not wait for steps that only an earlier group could have posted. */
 static void test_runs_ahead_at_once(void **state)
 {
@@ -78,15 +94,16 @@ static void test_takes_memory_for_its_ranks(void **state)
     struct end end[ENDS];
     (void)state;
     ends_open(end, ENDS);
-    size_t span = end[0].shm.coll_span, before = ends_memory(&end[0]);
+    size_t pair = coll_group_bytes(2), span = coll_group_bytes(ENDS), before = ends_memory(&end[0]);
+    assert_true(pair < span * 3 / 4);
     assert_int_equal(coll_directory_reserve(&end[0].shm, 2), 1);
-    assert_in_range(ends_memory(&end[0]) - before, span * 2 / ENDS - page, span * 2 / ENDS + 8 * page);
+    assert_in_range(ends_memory(&end[0]) - before, pair, pair + page);
     for (int i = 0; i < 2; i++) coll_directory_leave(&end[i].shm, 1, 2, 1);
     assert_int_equal(coll_directory_reserve(&end[1].shm, ENDS), 1);
-    assert_in_range(ends_memory(&end[0]) - before, span - page, span + page);
+    assert_in_range(ends_memory(&end[0]) - before, span, span + page);
     for (int i = 0; i < ENDS; i++) coll_directory_leave(&end[i].shm, 1, ENDS, 1);
     assert_int_equal(coll_directory_reserve(&end[0].shm, 2), 1);
-    assert_in_range(ends_memory(&end[0]) - before, span - page, span + page);
+    assert_in_range(ends_memory(&end[0]) - before, span, span + page);
     ends_close(end, ENDS);
 }
 
@@ -178,11 +195,16 @@ static void test_faulty_directory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reserves_again),         cmocka_unit_test(test_counts_on),
+        cmocka_unit_test(test_reserves_again),
+        cmocka_unit_test(test_counts_on),
+        cmocka_unit_test(test_clears_another_layout),
         cmocka_unit_test(test_runs_ahead_at_once),
-        cmocka_unit_test(test_reserves_all),           cmocka_unit_test(test_takes_memory_for_its_ranks),
-        cmocka_unit_test(test_prefers_what_suits),     cmocka_unit_test(test_releases_pages),
-        cmocka_unit_test(test_dies_while_it_reserves), cmocka_unit_test(test_keeps_large_ones),
+        cmocka_unit_test(test_reserves_all),
+        cmocka_unit_test(test_takes_memory_for_its_ranks),
+        cmocka_unit_test(test_prefers_what_suits),
+        cmocka_unit_test(test_releases_pages),
+        cmocka_unit_test(test_dies_while_it_reserves),
+        cmocka_unit_test(test_keeps_large_ones),
         cmocka_unit_test(test_faulty_directory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

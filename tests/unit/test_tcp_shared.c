@@ -265,7 +265,7 @@ static void test_two_ranks(void **state)
                                 : of_other ? !(unshared >> (1 - root) & 1)
                                            : unshared == 0 && !reduces_all;
                     bool much = (size_t)numel * sizeof(int64_t) * (has_blocks_in(kinds[k]) ? 2 : 1) >
-                                member[0].coll.eager_bytes;
+                                member[0].coll.layout.eager_bytes;
                     run_one(kinds[k], root, unshared, false, fits && much);
                 }
     close_all();

@@ -21,8 +21,7 @@ static struct coll_op describe(const struct usual_case *c, const tutti_path_row 
     end[0].shm.can_read_memory = c->can_read_memory;
     small_open(&end[0], &small, ENDS);
     small.coll.n = c->n;
-    struct shm many = {.n = c->n, .base = end[0].shm.base};
-    coll_lay_out(&small.coll, &many, COLL_FIRST);
+    coll_lay_out(&small.coll, &end[0].shm, COLL_FIRST, c->n);
     small.coll.choices = named;
     small.coll.n_choices = named != NULL;
     tutti_tensor in = {small.x, c->bytes, TUTTI_UINT8, {TUTTI_CPU, 0}}, out = in;

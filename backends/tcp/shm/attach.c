@@ -33,7 +33,7 @@ enum {
     POLLS = 128,
     POLLS_SHARED = 8,
 };
-#define ENTRY_MAGIC "tuttishb"
+#define ENTRY_MAGIC "tuttishc"
 
 /* ---- entries ----------------------------------------------------------------------------------------------- */
 

@@ -147,9 +147,9 @@ void *shm_coll_at(const struct shm *shm, int index)
     return shm->base + coll_at(shm, index);
 }
 
-bool shm_coll_reserve(struct shm *shm, int index, size_t at, size_t bytes)
+bool shm_coll_reserve(struct shm *shm, int index, size_t bytes)
 {
-    if (take_pages(shm, coll_at(shm, index) + at, bytes)) return true;
+    if (take_pages(shm, coll_at(shm, index), bytes)) return true;
     shm->coll_refused = errno;
     return false;
 }

@@ -75,9 +75,11 @@ struct shm_rank {
 struct shm_directory_entry {
     _Atomic uint32_t state;
     _Atomic uint32_t left; /* ranks of the group that have closed it */
-    uint32_t ranks;        /* for how many it has memory; written by the rank that reserves or releases the entry */
-    uint64_t first;        /* the group's first step; written by the rank that reserves the entry */
     _Atomic uint64_t last; /* no group up to this one has posted a later step */
+    /* Written by the rank that reserves or releases the entry. */
+    uint64_t first; /* the group's first step */
+    uint64_t bytes; /* of the memory that the segment has */
+    uint32_t ranks; /* the number of ranks whose layout that memory has */
 };
 
 struct shm_directory {
@@ -243,9 +245,9 @@ static inline struct shm_rank *shm_rank_at(const struct shm *shm, int local_rank
 }
 void *shm_coll_at(const struct shm *shm, int index);
 struct shm_directory *shm_directory(const struct shm *shm);
-/* Takes memory for a part of a collective segment, or releases all of it, which then reads as zeros.  Returns false on
- * failure. */
-bool shm_coll_reserve(struct shm *shm, int index, size_t at, size_t bytes);
+/* Takes memory for the first bytes of a collective segment, or releases all of it, which then reads as zeros.  Returns
+ * false on failure. */
+bool shm_coll_reserve(struct shm *shm, int index, size_t bytes);
 bool shm_coll_release(struct shm *shm, int index);
 /* True if this rank can read the memory of all ranks that are present. */
 bool shm_probe(struct shm *shm, const bool *present);

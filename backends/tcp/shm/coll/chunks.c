@@ -36,7 +36,7 @@ struct lane {
 static size_t lane_bytes(const struct coll_segment *segment, const struct coll_op *op)
 {
     size_t lanes = tutti_kind_has_root(op->kind) ? 1 : (size_t)segment->n;
-    return segment->fragment_bytes / lanes / SHM_LINE * SHM_LINE;
+    return segment->layout.fragment_bytes / lanes / SHM_LINE * SHM_LINE;
 }
 
 /* Returns the lane from one rank to another.  With a root, the counts are in the other rank's small buffer. */
@@ -70,7 +70,7 @@ bool coll_chunks_pay(const struct coll_segment *segment, const struct coll_op *o
     size_t lane = lane_bytes(segment, op);
     bool reads_alone = op->kind == TUTTI_GATHER; /* the root, if blocks were in memory */
     if (reads_alone || lane < LANE_MIN) return lane >= LANE_MIN;
-    return segment->fragment_bytes >= BUFFER_LARGE || bytes <= LANES_FEW * lane;
+    return segment->layout.fragment_bytes >= BUFFER_LARGE || bytes <= LANES_FEW * lane;
 }
 
 /* Returns a number that no other operation has but by an unlikely chance.  Earlier groups may have used the buffer. */

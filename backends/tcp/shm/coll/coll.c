@@ -57,7 +57,7 @@ int coll_open(struct coll_segment *segment, struct shm *shm, int index, int32_t 
     if (!has_memory || SLIST_EMPTY(&segment->spare))
         return shm->config.host->error(TUTTI_ERR_NO_MEMORY, "no memory for the collective segment of %d ranks", (int)n);
     for (int i = 0; i < n; i++) segment->local_rank[i] = shm->local_rank_of[global_ranks[i]];
-    coll_lay_out(segment, shm, index);
+    coll_lay_out(segment, shm, index, n);
     segment->next = coll_directory_first(shm, index);
     segment->all_in = segment->next - 1;
     segment->state = COLL_READY;

@@ -6,7 +6,7 @@
  * waits for the others by reading that number from theirs.  No message is sent and nothing is matched: one cache line
  * per rank carries arrival, operation and, if small, data.
  *
- * - Small data fits the control slot or an eager buffer (eager.c).  The ranks concerned copy it out.
+ * - Small data fits the control slot, or a tiny, small or eager buffer (eager.c).  The ranks concerned copy it out.
  * - Lockstep: two ranks with a core each split larger data into small chunks, one per step, while both wait for their
  *   calls.  Each rank posts the next chunk before it copies out the current one.  Neither rank waits while lines move
  *   between cores, and the eager buffers stay in the caches.
@@ -31,10 +31,10 @@
  * operations whose data fit a small buffer.  Short operations therefore do not wait for each other, and if ranks share
  * a core, each time slice covers many of them.
  *
- * Control slots are reused after COLL_SLOTS steps.  A rank that has posted step k is finished with every step before
- * k - COLL_RUN_AHEAD, and with every step of a longer operation before k - COLL_AHEAD.  It may fill its slot for step k
- * once all have posted step k - COLL_SLOTS + COLL_RUN_AHEAD + 1.  The same holds for small buffers with
- * COLL_SMALL_BUFFERS.  Only longer operations use eager and fragment buffers.  A rank fills these once all have posted
+ * Control slots and tiny buffers are reused after COLL_SLOTS steps.  A rank that has posted step k is finished with
+ * every step before k - COLL_RUN_AHEAD, and with every step of a longer operation before k - COLL_AHEAD.  It may fill
+ * its slot for step k once all have posted step k - COLL_SLOTS + COLL_RUN_AHEAD + 1.  The same holds for small buffers
+ * with COLL_SMALL_BUFFERS.  Only longer operations use eager and fragment buffers.  A rank fills these once all have posted
  * step k - COLL_EAGER_BUFFERS + COLL_AHEAD + 1 and k - COLL_FRAGMENTS + 1.  Then all are finished with the buffer's
  * previous use.  A rank that waits for no other, such as the root of a broadcast, can therefore run ahead.
  *
@@ -46,8 +46,8 @@
 
 #include "tcp/shm/shm.h"
 
-enum { COLL_SLOTS = 64, COLL_SMALL_BUFFERS = 64, COLL_EAGER_BUFFERS = 8, COLL_FRAGMENTS = 2 };
-enum { COLL_PARTS = 16 }; /* of a fragment buffer */
+enum { COLL_SLOTS = 256, COLL_SMALL_BUFFERS = 64, COLL_EAGER_BUFFERS = 8, COLL_FRAGMENTS = 2 };
+enum { COLL_PARTS = 128 }; /* of a fragment buffer */
 /* COLL_FIRST: the segment of the root group.  The rank that creates the shared memory reserves it if all ranks share
  * the memory. */
 enum { COLL_FIRST = 0, COLL_ABSENT = -1 };
@@ -58,8 +58,8 @@ enum { COLL_RUN_AHEAD = 16 };        /* steps that a rank may post beyond the cu
 /* Bytes of the published ways: see agree.c. */
 #define COLL_WORDS (COLL_KINDS * CHOICE_CLASSES * sizeof(uint64_t))
 
-/* Bytes of data that fit a control slot and a small eager buffer. */
-enum { COLL_INLINE = SHM_LINE - 16, COLL_SMALL = 1024 };
+/* Bytes of data that fit a control slot, a tiny buffer and a small one. */
+enum { COLL_INLINE = SHM_LINE - 16, COLL_TINY = 256, COLL_SMALL = 1024 };
 
 struct coll_slot {
     _Alignas(SHM_LINE) _Atomic uint64_t step;
@@ -173,9 +173,14 @@ struct coll_segment {
     int n, rank;
     int *local_rank; /* by group rank */
     int index;       /* index of the segment */
-    char *slots, *small_buffers, *eager_buffers, *fragments;
-    size_t eager_bytes;         /* capacity of an eager buffer */
-    size_t fragment_bytes;      /* capacity of a fragment buffer; results follow it, with half as much capacity */
+    char *ranks;     /* what each rank writes, one rank after another */
+    struct coll_layout {
+        size_t rank_span;      /* bytes from one rank's part to the next one's */
+        size_t fragments_at;   /* offset in such a part */
+        size_t eager_bytes;    /* capacity of an eager buffer */
+        size_t fragment_bytes; /* capacity of a fragment buffer; results follow it */
+        size_t fragment_span;  /* bytes of both */
+    } layout;
     uint64_t next;              /* first step of the next operation to run */
     uint64_t whole;             /* the last step that may have used a whole fragment buffer */
     uint64_t all_in;            /* all ranks are known to have posted this step */
@@ -203,13 +208,16 @@ LIST_HEAD(coll_list, coll_segment);
 
 /* ---- layout.c ---------------------------------------------------------------------------------------------- */
 
-/* Returns the bytes of a collective segment for n ranks. */
+/* Returns the bytes that a group of n ranks uses of a collective segment. */
+size_t coll_group_bytes(int n);
+/* Returns the bytes of a collective segment for any group of n ranks or fewer. */
 size_t coll_bytes(int n);
-/* Computes the positions of all parts of the segment with this index. */
-void coll_lay_out(struct coll_segment *segment, const struct shm *shm, int index);
-/* Takes memory for what a group of n ranks uses of each part.  Returns false if there is none; some may be taken. */
-bool coll_take_memory(struct shm *shm, int index, int n);
+/* Computes the positions of all parts of the segment with this index, for a group of n ranks. */
+void coll_lay_out(struct coll_segment *segment, const struct shm *shm, int index, int n);
+/* Resets the segment to the state in which no rank has posted a step. */
+void coll_clear_steps(const struct shm *shm, int index, int n);
 struct coll_slot *coll_slot_of(const struct coll_segment *segment, int rank, uint64_t step);
+char *coll_tiny_of(const struct coll_segment *segment, int rank, uint64_t step);
 char *coll_small_of(const struct coll_segment *segment, int rank, uint64_t step);
 char *coll_eager_of(const struct coll_segment *segment, int rank, uint64_t step);
 char *coll_fragment_of(const struct coll_segment *segment, int rank, uint64_t step);

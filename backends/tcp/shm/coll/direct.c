@@ -12,7 +12,7 @@ enum {
  * the first chunk of an operation in lockstep that has become a direct one. */
 static uint64_t *addresses_of(const struct coll_segment *segment, int rank, uint64_t step)
 {
-    size_t at = segment->eager_bytes - (size_t)segment->n * sizeof(uint64_t);
+    size_t at = segment->layout.eager_bytes - (size_t)segment->n * sizeof(uint64_t);
     return (uint64_t *)(void *)(coll_eager_of(segment, rank, step) + at);
 }
 

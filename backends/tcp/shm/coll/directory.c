@@ -18,8 +18,8 @@
 #include "tcp/shm/coll/coll.h"
 
 enum { FREE, RESERVED, RESERVING /* plus the local rank of the owner */ };
-enum { KEEP_BYTES = 24 << 20 }; /* maximum bytes of pages kept in free segments */
-#define STEPS_MOST (UINT64_MAX / 2)
+enum { KEEP_BYTES = 32 << 20 }; /* maximum bytes of pages kept in free segments */
+#define LAST_MOST (UINT64_MAX / 2)
 
 /* True if the rank that is reserving an entry has died. */
 static bool owner_has_died(const struct shm *shm, uint32_t state)
@@ -41,20 +41,21 @@ static bool try_reserve(const struct shm *shm, struct shm_directory_entry *entry
                                                    memory_order_relaxed);
 }
 
-/* Says how well an entry suits a group of n ranks: if it has memory for just these or for more, nothing needs to be
+/* Says how well an entry suits a group that needs this much memory.  If the entry has so much, or more, nothing must be
  * taken.  0: it has none. */
-static int fit_of(const struct shm_directory_entry *entry, uint32_t n)
+static int fit_of(const struct shm_directory_entry *entry, size_t need)
 {
-    return entry->ranks == n ? 3 : entry->ranks > n ? 2 : entry->ranks > 0;
+    return entry->bytes == need ? 3 : entry->bytes > need ? 2 : entry->bytes > 0;
 }
 
 /* Reserves a free entry, the one that suits best.  Returns its index, or COLL_ABSENT. */
 static int reserve_any(const struct shm *shm, int n)
 {
     struct shm_directory_entry *entry = shm_directory(shm)->entry;
+    size_t need = coll_group_bytes(n);
     for (int fit = 3; fit >= 0; fit--)
         for (int i = 0; i < SHM_SEGMENTS; i++)
-            if (fit_of(&entry[i], (uint32_t)n) == fit && try_reserve(shm, &entry[i])) return i;
+            if (fit_of(&entry[i], need) == fit && try_reserve(shm, &entry[i])) return i;
     return COLL_ABSENT;
 }
 
@@ -64,41 +65,52 @@ static void publish_entry(struct shm_directory_entry *entry, uint32_t state)
     atomic_store_explicit(&entry->state, state, memory_order_release);
 }
 
+/* Takes the memory that a group of n ranks needs, unless the segment has it.  Returns false on failure. */
+static bool take_memory(struct shm *shm, int index, int n)
+{
+    struct shm_directory_entry *entry = &shm_directory(shm)->entry[index];
+    size_t need = coll_group_bytes(n);
+    if (entry->bytes >= need) return true;
+    if (!shm_coll_reserve(shm, index, need)) return false;
+    entry->bytes = need;
+    return true;
+}
+
 /* Forgets the memory first, so that nobody relies on it if this rank dies meanwhile. */
 static void release_memory(struct shm *shm, int index)
 {
-    shm_directory(shm)->entry[index].ranks = 0;
+    shm_directory(shm)->entry[index].bytes = 0;
     (void)shm_coll_release(shm, index);
 }
 
-/* A count that no rank reaches comes from a faulty rank.  Steps then begin again, in memory that reads as zeros. */
-static void restart_steps(struct shm *shm, int index)
+/* Makes a segment ready for a group of n ranks.  Its steps follow those of the last group, unless that had another
+ * layout or, by a faulty rank, a count that none reaches.  Returns false if there is no memory. */
+static bool prepare(struct shm *shm, int index, int n)
 {
     struct shm_directory_entry *entry = &shm_directory(shm)->entry[index];
-    /* relaxed, both: see coll_directory_reserve */
-    if (atomic_load_explicit(&entry->last, memory_order_relaxed) < STEPS_MOST) return;
-    release_memory(shm, index);
-    atomic_store_explicit(&entry->last, 0, memory_order_relaxed);
+    if (!take_memory(shm, index, n)) return false;
+    /* relaxed, all: publish_entry releases the stores; reserve_any has acquired the last group's */
+    uint64_t last = atomic_load_explicit(&entry->last, memory_order_relaxed);
+    if (entry->ranks != (uint32_t)n || last > LAST_MOST) {
+        coll_clear_steps(shm, index, n);
+        last = last > LAST_MOST ? 0 : last;
+    }
+    memset(shm_coll_at(shm, index), 0, COLL_WORDS);
+    entry->ranks = (uint32_t)n;
+    entry->first = last + 1;
+    atomic_store_explicit(&entry->last, last, memory_order_relaxed);
+    atomic_store_explicit(&entry->left, 0, memory_order_relaxed);
+    return true;
 }
 
 int coll_directory_reserve(struct shm *shm, int n)
 {
     int index = reserve_any(shm, n);
     if (index == COLL_ABSENT) return COLL_ABSENT;
-    struct shm_directory_entry *entry = &shm_directory(shm)->entry[index];
-    restart_steps(shm, index);
-    bool reserved = entry->ranks >= (uint32_t)n || coll_take_memory(shm, index, n);
-    if (reserved) {
-        memset(shm_coll_at(shm, index), 0, COLL_WORDS);
-        if (entry->ranks < (uint32_t)n) entry->ranks = (uint32_t)n;
-    } else {
-        release_memory(shm, index);
-    }
-    /* relaxed, both: publish_entry releases the store; reserve_any has acquired the last group's */
-    atomic_store_explicit(&entry->left, 0, memory_order_relaxed);
-    entry->first = atomic_load_explicit(&entry->last, memory_order_relaxed) + 1;
-    publish_entry(entry, reserved ? RESERVED : FREE);
-    return reserved ? index : COLL_ABSENT;
+    bool prepared = prepare(shm, index, n);
+    if (!prepared) release_memory(shm, index);
+    publish_entry(&shm_directory(shm)->entry[index], prepared ? RESERVED : FREE);
+    return prepared ? index : COLL_ABSENT;
 }
 
 bool coll_directory_has(const struct shm *shm, int index)
@@ -111,18 +123,13 @@ uint64_t coll_directory_first(const struct shm *shm, int index)
     return shm_directory(shm)->entry[index].first;
 }
 
-static size_t bytes_of(const struct shm *shm, const struct shm_directory_entry *entry)
-{
-    return shm->coll_span / (size_t)shm->n * entry->ranks;
-}
-
 /* True if the pages of another free entry may stay reserved. */
 static bool may_keep_pages(const struct shm *shm, const struct shm_directory_entry *another)
 {
-    size_t kept = bytes_of(shm, another);
+    size_t kept = another->bytes;
     const struct shm_directory_entry *entry = shm_directory(shm)->entry;
     for (int i = 0; i < SHM_SEGMENTS; i++)
-        if (atomic_load_explicit(&entry[i].state, memory_order_relaxed) == FREE) kept += bytes_of(shm, &entry[i]);
+        if (atomic_load_explicit(&entry[i].state, memory_order_relaxed) == FREE) kept += entry[i].bytes;
     return kept <= KEEP_BYTES;
 }
 

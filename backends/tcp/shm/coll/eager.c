@@ -4,6 +4,7 @@
 static char *eager_data(const struct coll_segment *segment, int rank, uint64_t step, size_t bytes)
 {
     if (bytes <= COLL_INLINE) return coll_slot_of(segment, rank, step)->small;
+    if (bytes <= COLL_TINY) return coll_tiny_of(segment, rank, step);
     return bytes <= COLL_SMALL ? coll_small_of(segment, rank, step) : coll_eager_of(segment, rank, step);
 }
 

@@ -8,9 +8,15 @@
  */
 #include "tcp/shm/coll/parts.h"
 
+/* Returns the steps until a control slot is reused, or a small buffer, where tables are. */
+static uint64_t depth_of_slot(const struct coll_op *op)
+{
+    return (op->path == COLL_UNEVEN ? COLL_SMALL_BUFFERS : COLL_SLOTS) - COLL_RUN_AHEAD;
+}
+
 static size_t part_bytes(const struct coll_segment *segment)
 {
-    return segment->fragment_bytes / COLL_PARTS;
+    return segment->layout.fragment_bytes / COLL_PARTS;
 }
 
 int coll_parts_needed(const struct coll_segment *segment, const struct coll_op *op)
@@ -25,7 +31,7 @@ int coll_parts_needed(const struct coll_segment *segment, const struct coll_op *
 void coll_take_parts(struct coll_segment *segment, struct coll_op *op)
 {
     size_t fragment = op->first % COLL_FRAGMENTS;
-    uint64_t *used = segment->used[fragment], last = segment->whole, most = COLL_FRAGMENTS * COLL_PARTS;
+    uint64_t *used = segment->used[fragment], last = segment->whole, most = depth_of_slot(op);
     int *next = op->path == COLL_UNEVEN ? &segment->own_part[fragment] : &segment->next_part[fragment];
     op->part = *next;
     if (op->part + op->parts > COLL_PARTS) op->part = 0;

@@ -1,4 +1,5 @@
-/* Computes the layout of a collective segment. */
+/* Computes the layout of a collective segment.  The published ways come first, then what each rank writes, one rank
+ * after another.  The sizes depend on the number of the group's ranks, not on that of the host's. */
 #include "tcp/shm/coll/coll.h"
 
 enum {
@@ -6,108 +7,105 @@ enum {
     EAGER_MIN = 4 << 10,
     FRAGMENT_MAX = 256 << 10,
     FRAGMENT_MIN = SHM_RANKS_MAX * SHM_LINE / 2,
-    FEW_RANKS = 8
+    FEW_RANKS = 8,
+    /* Offsets in a rank's part, which begins with its control slots. */
+    TINY_AT = COLL_SLOTS * sizeof(struct coll_slot),
+    SMALL_AT = TINY_AT + COLL_SLOTS * COLL_TINY,
+    EAGER_AT = SMALL_AT + COLL_SMALL_BUFFERS * COLL_SMALL,
+    /* Buffers begin where others end, in whole units.  Copies between them and a program's buffers, which mostly begin
+     * at the same place of a page, then take equally long in all ranks' parts. */
+    UNIT = 4096
 };
 
-/* Distances between the slots, and between the small buffers, of two steps in a row.  They are odd, so all are used.
- * With a distance of 1, the processor of a rank that waits would fetch the next one ahead, too, and so take its line
- * from the rank that is about to fill it. */
-enum { SLOT_STRIDE = 37, SMALL_STRIDE = 5 };
+/* Distances between the slots, and between the tiny and the small buffers, of two steps in a row.  They are odd, so all
+ * are used.  With a distance of 1, the processor of a rank that waits would fetch the next one ahead, too, and so take
+ * its line from the rank that is about to fill it. */
+enum { SLOT_STRIDE = 37, TINY_STRIDE = 21, SMALL_STRIDE = 5 };
 
-static size_t eager_bytes(int n)
+/* Returns what a rank has of something of which it has `most` in a group of few ranks.  With many it has less, so that
+ * a segment grows no faster than the number of ranks. */
+static size_t divide(int n, size_t most, size_t least)
 {
-    size_t bytes = EAGER_MAX;
-    for (int many = FEW_RANKS; many < n && bytes > EAGER_MIN; many *= 2) bytes /= 2;
-    return bytes;
+    for (int many = FEW_RANKS; many < n && most > least; many *= 2) most /= 2;
+    return most;
 }
 
-static size_t control_slots_bytes(int n)
+/* Returns the bytes of a fragment buffer and the results behind it, which are those of a slice of its data (parts.h).
+ */
+static size_t fragment_span(size_t fragment_bytes, int n)
 {
-    return (size_t)n * COLL_SLOTS * sizeof(struct coll_slot);
+    size_t slice = (fragment_bytes / (size_t)n / SHM_LINE + 1) * SHM_LINE;
+    return (fragment_bytes + slice + UNIT - 1) / UNIT * UNIT;
 }
 
-static size_t small_buffers_bytes(int n)
+/* Two fragment buffers fit the second-level cache.  Each holds at least a line (parts.h) per rank. */
+static struct coll_layout lay_out(int n)
 {
-    return (size_t)n * COLL_SMALL_BUFFERS * COLL_SMALL;
+    struct coll_layout layout = {.eager_bytes = divide(n, EAGER_MAX, EAGER_MIN),
+                                 .fragment_bytes = divide(n, FRAGMENT_MAX, FRAGMENT_MIN)};
+    layout.fragment_span = fragment_span(layout.fragment_bytes, n);
+    layout.fragments_at = EAGER_AT + COLL_EAGER_BUFFERS * layout.eager_bytes;
+    layout.rank_span = layout.fragments_at + COLL_FRAGMENTS * layout.fragment_span;
+    return layout;
 }
 
-static size_t eager_buffers_bytes(int n)
+size_t coll_group_bytes(int n)
 {
-    return (size_t)n * COLL_EAGER_BUFFERS * eager_bytes(n);
-}
-
-/* Returns the bytes of a fragment buffer.  Two of them fit the second-level cache.  With many ranks each is smaller, so
- * that a segment grows no faster than the number of ranks, but it holds at least a line (parts.h) per rank. */
-static size_t fragment_bytes(int n)
-{
-    size_t bytes = FRAGMENT_MAX;
-    for (int many = FEW_RANKS; many < n; many *= 2) bytes /= 2;
-    return bytes > FRAGMENT_MIN ? bytes : FRAGMENT_MIN;
-}
-
-/* Returns the bytes of a rank's fragment buffers and results. */
-static size_t fragments_bytes(int n)
-{
-    return COLL_FRAGMENTS * (fragment_bytes(n) + fragment_bytes(n) / 2);
+    return COLL_WORDS + (size_t)n * lay_out(n).rank_span;
 }
 
 size_t coll_bytes(int n)
 {
-    return COLL_WORDS + control_slots_bytes(n) + small_buffers_bytes(n) + eager_buffers_bytes(n) +
-           (size_t)n * fragments_bytes(n);
+    size_t most = 0;
+    for (int i = 1; i <= n; i++)
+        if (coll_group_bytes(i) > most) most = coll_group_bytes(i);
+    return most;
 }
 
-char *coll_fragment_of(const struct coll_segment *segment, int rank, uint64_t step)
+void coll_lay_out(struct coll_segment *segment, const struct shm *shm, int index, int n)
 {
-    size_t span = segment->fragment_bytes + segment->fragment_bytes / 2;
-    return segment->fragments + ((size_t)rank * COLL_FRAGMENTS + step % COLL_FRAGMENTS) * span;
+    segment->words = shm_coll_at(shm, index);
+    segment->ranks = (char *)segment->words + COLL_WORDS;
+    segment->layout = lay_out(n);
+}
+
+static char *part_at(const struct coll_segment *segment, int rank, size_t at)
+{
+    return segment->ranks + (size_t)rank * segment->layout.rank_span + at;
 }
 
 struct coll_slot *coll_slot_of(const struct coll_segment *segment, int rank, uint64_t step)
 {
-    return (struct coll_slot *)(void *)segment->slots + (size_t)rank * COLL_SLOTS + step * SLOT_STRIDE % COLL_SLOTS;
+    return (struct coll_slot *)(void *)part_at(segment, rank, 0) + step * SLOT_STRIDE % COLL_SLOTS;
+}
+
+char *coll_tiny_of(const struct coll_segment *segment, int rank, uint64_t step)
+{
+    return part_at(segment, rank, TINY_AT + step * TINY_STRIDE % COLL_SLOTS * COLL_TINY);
 }
 
 char *coll_small_of(const struct coll_segment *segment, int rank, uint64_t step)
 {
-    return segment->small_buffers +
-           ((size_t)rank * COLL_SMALL_BUFFERS + step * SMALL_STRIDE % COLL_SMALL_BUFFERS) * COLL_SMALL;
+    return part_at(segment, rank, SMALL_AT + step * SMALL_STRIDE % COLL_SMALL_BUFFERS * COLL_SMALL);
 }
 
 char *coll_eager_of(const struct coll_segment *segment, int rank, uint64_t step)
 {
-    return segment->eager_buffers +
-           ((size_t)rank * COLL_EAGER_BUFFERS + step % COLL_EAGER_BUFFERS) * segment->eager_bytes;
+    uint64_t i = step % COLL_EAGER_BUFFERS;
+    return part_at(segment, rank, EAGER_AT + i * segment->layout.eager_bytes);
 }
 
-void coll_lay_out(struct coll_segment *segment, const struct shm *shm, int index)
+char *coll_fragment_of(const struct coll_segment *segment, int rank, uint64_t step)
 {
-    segment->words = shm_coll_at(shm, index);
-    segment->slots = (char *)segment->words + COLL_WORDS;
-    segment->small_buffers = segment->slots + control_slots_bytes(shm->n);
-    segment->eager_buffers = segment->small_buffers + small_buffers_bytes(shm->n);
-    segment->fragments = segment->eager_buffers + eager_buffers_bytes(shm->n);
-    segment->eager_bytes = eager_bytes(shm->n);
-    segment->fragment_bytes = fragment_bytes(shm->n);
+    uint64_t i = step % COLL_FRAGMENTS;
+    return part_at(segment, rank, segment->layout.fragments_at + i * segment->layout.fragment_span);
 }
 
-/* Buffers of ranks that the group does not have stay without. */
-bool coll_take_memory(struct shm *shm, int index, int n)
+void coll_clear_steps(const struct shm *shm, int index, int n)
 {
-    struct coll_segment at;
-    coll_lay_out(&at, shm, index);
-    const char *begin = shm_coll_at(shm, index);
-    const size_t of_all = (size_t)shm->n, ranks = (size_t)n;
-    const struct {
-        const char *at;
-        size_t bytes;
-    } parts[] = {
-        {begin, COLL_WORDS + control_slots_bytes(n)},
-        {at.small_buffers, small_buffers_bytes(n)},
-        {at.eager_buffers, eager_buffers_bytes(shm->n) / of_all * ranks},
-        {at.fragments, fragments_bytes(shm->n) * ranks},
-    };
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        if (!shm_coll_reserve(shm, index, (size_t)(parts[i].at - begin), parts[i].bytes)) return false;
-    return true;
+    struct coll_segment segment;
+    coll_lay_out(&segment, shm, index, n);
+    for (int rank = 0; rank < n; rank++)
+        for (uint64_t i = 0; i < COLL_SLOTS; i++) /* relaxed: the caller publishes the segment */
+            atomic_store_explicit(&coll_slot_of(&segment, rank, i)->step, 0, memory_order_relaxed);
 }

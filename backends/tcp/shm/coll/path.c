@@ -110,7 +110,7 @@ static bool is_possible(const struct coll_segment *segment, const struct coll_op
 {
     switch (path) {
     case COLL_EAGER:
-        return op->in_bytes <= segment->eager_bytes;
+        return op->in_bytes <= segment->layout.eager_bytes;
     case COLL_LOCKSTEP:
         return segment->n == 2 && op->bytes > 0;
     case COLL_DIRECT:
@@ -155,7 +155,7 @@ static bool usually_reads(const struct coll_segment *segment, const struct coll_
  * would wait until all have taken an earlier one.  Messages let it serve those that have a core. */
 static bool prefers_messages(const struct coll_segment *segment, const struct coll_op *op)
 {
-    bool fits = op->in_bytes <= COLL_FRAGMENTS * segment->fragment_bytes;
+    bool fits = op->in_bytes <= COLL_FRAGMENTS * segment->layout.fragment_bytes;
     return segment->shm->shares_cores && op->kind == TUTTI_SCATTER && !fits;
 }
 
@@ -163,7 +163,7 @@ static bool prefers_messages(const struct coll_segment *segment, const struct co
 static bool prefers_parts(const struct coll_segment *segment, const struct coll_op *op)
 {
     if (!segment->shm->shares_cores || !tutti_kind_has_root(op->kind)) return false;
-    if (op->in_bytes <= COLL_SMALL || op->in_bytes > segment->eager_bytes) return false;
+    if (op->in_bytes <= COLL_SMALL || op->in_bytes > segment->layout.eager_bytes) return false;
     int parts = coll_parts_needed(segment, op);
     return parts > 0 && COLL_PARTS / parts * COLL_FRAGMENTS > COLL_EAGER_BUFFERS - COLL_AHEAD;
 }
@@ -207,14 +207,14 @@ static bool is_sliced(const struct coll_segment *segment, const struct coll_op *
 
 static uint64_t eager_depth(const struct coll_op *op)
 {
-    if (!op->has_input || op->in_bytes <= COLL_INLINE) return COLL_SLOTS - COLL_RUN_AHEAD;
+    if (!op->has_input || op->in_bytes <= COLL_TINY) return COLL_SLOTS - COLL_RUN_AHEAD;
     return op->in_bytes <= COLL_SMALL ? COLL_SMALL_BUFFERS - COLL_RUN_AHEAD : COLL_EAGER_BUFFERS - COLL_AHEAD;
 }
 
 static bool probes(const struct coll_segment *segment, const struct coll_op *op)
 {
     if (op->path != COLL_PIPELINED && op->path != COLL_LOCKSTEP) return false;
-    return op->in_bytes > segment->eager_bytes && !is_flat_pair(segment, op);
+    return op->in_bytes > segment->layout.eager_bytes && !is_flat_pair(segment, op);
 }
 
 /* Sets the fields that follow from the path. */

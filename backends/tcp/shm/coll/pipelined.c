@@ -33,7 +33,7 @@ static char *buffer_of(const struct coll_segment *segment, const struct coll_op 
 /* Returns the rank's reduced results, which follow its data in the buffer. */
 static char *result_of(const struct coll_segment *segment, const struct coll_op *op, int rank, int64_t step)
 {
-    return buffer_of(segment, op, rank, step) + segment->fragment_bytes;
+    return buffer_of(segment, op, rank, step) + segment->layout.fragment_bytes;
 }
 
 /* ---- copy in ------------------------------------------------------------------------------------------------- */
@@ -184,7 +184,7 @@ void coll_pipelined_run(struct coll_segment *segment, struct coll_op *op)
 void coll_pipelined_cut(const struct coll_segment *segment, struct coll_op *op)
 {
     bool is_pair = segment->n == 2 && !segment->shm->shares_cores;
-    size_t line = COLL_ALIGN, most = segment->fragment_bytes;
+    size_t line = COLL_ALIGN, most = segment->layout.fragment_bytes;
     if (is_pair && most > PAIR_CHUNK) most = PAIR_CHUNK;
     if (op->path == COLL_LOCKSTEP) most = LOCKSTEP_CHUNK;
     if (tutti_kind_in_blocks(op->kind)) most = most / (size_t)segment->n / line * line;

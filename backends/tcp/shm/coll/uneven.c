@@ -88,11 +88,12 @@ static enum coll_place place_of(const struct coll_segment *segment, const struct
     if (op->uneven.reads_first) return COLL_NOWHERE;
     if (op->in_bytes <= left_by_table(segment, op, COLL_SMALL)) return COLL_IN_SMALL;
     if (op->parts > 0) return COLL_IN_FRAGMENT;
-    if (op->in_bytes <= (small_table ? segment->eager_bytes : left_by_table(segment, op, segment->eager_bytes)))
+    if (op->in_bytes <=
+        (small_table ? segment->layout.eager_bytes : left_by_table(segment, op, segment->layout.eager_bytes)))
         return COLL_IN_EAGER;
     size_t mean = op->in_bytes / (size_t)count_in(segment, op);
     bool shares_cores = segment->shm->shares_cores;
-    if (op->in_bytes <= segment->fragment_bytes && (shares_cores || mean < READ_MIN)) return COLL_IN_FRAGMENT;
+    if (op->in_bytes <= segment->layout.fragment_bytes && (shares_cores || mean < READ_MIN)) return COLL_IN_FRAGMENT;
     bool in_chunks = shares_cores && !op->uneven.in_place && coll_chunks_pay(segment, op, mean);
     return in_chunks ? COLL_IN_CHUNKS : COLL_IN_MEMORY;
 }
@@ -165,9 +166,9 @@ struct buffer {
 static struct buffer buffer_of(const struct coll_segment *segment, int rank, uint64_t step, enum coll_place place)
 {
     if (place == COLL_IN_FRAGMENT)
-        return (struct buffer){coll_fragment_of(segment, rank, step), segment->fragment_bytes};
+        return (struct buffer){coll_fragment_of(segment, rank, step), segment->layout.fragment_bytes};
     if (place == COLL_IN_SMALL) return (struct buffer){coll_small_of(segment, rank, step), COLL_SMALL};
-    return (struct buffer){coll_eager_of(segment, rank, step), segment->eager_bytes};
+    return (struct buffer){coll_eager_of(segment, rank, step), segment->layout.eager_bytes};
 }
 
 static struct entry *table_of(const struct coll_segment *segment, const struct coll_op *op, int rank)
