@@ -163,6 +163,18 @@ static void test_root_runs_ahead_with_tables(void **state)
     sides_close();
 }
 
+/* So it does if its blocks go to a whole fragment buffer that has not been used for long. */
+static void test_root_waits_for_tables(void **state)
+{
+    const int64_t numel[ENDS] = {0, (200 << 10) / 8, 0};
+    (void)state;
+    sides_open_sharing_cores();
+    side[0].coll.next += COLL_SMALL_BUFFERS; /* as after as many short operations, which the others have yet to call */
+    side_begin(0, TUTTI_SCATTER, 0, numel);
+    assert_int_equal(TAILQ_FIRST(&side[0].coll.ops)->posted, 0);
+    sides_close();
+}
+
 /* What a rank has said of an earlier operation in the same buffer does not count, even if the calls are alike. */
 static void test_root_waits_for_each_rank(void **state)
 {
@@ -319,6 +331,7 @@ int main(void)
         cmocka_unit_test(test_chunks_with_a_rank_that_is_lost),
         cmocka_unit_test(test_chunks_for_a_rank_that_calls_another_operation),
         cmocka_unit_test(test_root_runs_ahead_with_tables),
+        cmocka_unit_test(test_root_waits_for_tables),
         cmocka_unit_test(test_root_waits_for_each_rank),
         cmocka_unit_test(test_root_waits_in_the_next_group),
         cmocka_unit_test(test_two_roots),

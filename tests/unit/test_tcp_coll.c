@@ -292,6 +292,37 @@ static void test_runs_ahead_in_parts(void **state)
     run_ahead_in_parts(PART_NUMEL, SLOTS_DEPTH);
 }
 
+/* A root fills both fragment buffers at once, unless its last operation has filled them. */
+static void test_fills_both_buffers(void **state)
+{
+    struct end end[2];
+    struct small small[2];
+    (void)state;
+    open_in_parts(end, small, SMALL_MOST);
+    for (int i = 0; i < 2; i++) {
+        end[i].shm.shares_cores = false; /* then buffers are used as a whole */
+        small[i].coll.layout.fragment_bytes = SMALL_MOST * 8 / 2;
+    }
+    for (int value = 1; value < 9; value += 2) {
+        small_broadcast(&small[0], value);
+        assert_int_equal(small[0].ended, 1);
+        small_broadcast(&small[0], value + 1);
+        assert_int_equal(small[0].ended, 0);
+        small_receive(&small[1], value);
+        small_begin(&small[1], TUTTI_BROADCAST);
+        for (int turn = 0; turn < 8; turn++) coll_progress(&small[turn % 2].running);
+        assert_true(small[0].ended == 1 && small[1].ended == 1);
+        for (int64_t i = 0; i < SMALL_MOST; i++) assert_int_equal(small[1].x[i], value + 1 + i);
+        for (int i = 0; i < 2; i++) small[i].numel = 1;
+        for (int i = 0; i < 2; i++) small_begin(&small[i], TUTTI_ALL_REDUCE); /* uses no fragment buffer */
+        coll_progress(&small[0].running);
+        assert_true(small[0].ended == 1 && small[1].ended == 1);
+        for (int i = 0; i < 2; i++) small[i].numel = SMALL_MOST;
+    }
+    for (int i = 0; i < 2; i++) coll_close(&small[i].coll);
+    ends_close(end, 2);
+}
+
 static int64_t numel_in_turn(int i)
 {
     return i % 3 == 0 ? PART_NUMEL : COLL_SMALL / 8 + 1;
@@ -401,6 +432,7 @@ int main(void)
         cmocka_unit_test(test_mixed),
         cmocka_unit_test(test_runs_ahead),
         cmocka_unit_test(test_runs_ahead_in_parts),
+        cmocka_unit_test(test_fills_both_buffers),
         cmocka_unit_test(test_runs_ahead_in_parts_of_all_sizes),
         cmocka_unit_test(test_races),
     };

@@ -195,16 +195,11 @@ static void test_faulty_directory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reserves_again),
-        cmocka_unit_test(test_counts_on),
-        cmocka_unit_test(test_clears_another_layout),
-        cmocka_unit_test(test_runs_ahead_at_once),
-        cmocka_unit_test(test_reserves_all),
-        cmocka_unit_test(test_takes_memory_for_its_ranks),
-        cmocka_unit_test(test_prefers_what_suits),
-        cmocka_unit_test(test_releases_pages),
-        cmocka_unit_test(test_dies_while_it_reserves),
-        cmocka_unit_test(test_keeps_large_ones),
+        cmocka_unit_test(test_reserves_again),         cmocka_unit_test(test_counts_on),
+        cmocka_unit_test(test_clears_another_layout),  cmocka_unit_test(test_runs_ahead_at_once),
+        cmocka_unit_test(test_reserves_all),           cmocka_unit_test(test_takes_memory_for_its_ranks),
+        cmocka_unit_test(test_prefers_what_suits),     cmocka_unit_test(test_releases_pages),
+        cmocka_unit_test(test_dies_while_it_reserves), cmocka_unit_test(test_keeps_large_ones),
         cmocka_unit_test(test_faulty_directory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

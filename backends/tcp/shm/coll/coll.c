@@ -60,6 +60,7 @@ int coll_open(struct coll_segment *segment, struct shm *shm, int index, int32_t 
     coll_lay_out(segment, shm, index, n);
     segment->next = coll_directory_first(shm, index);
     segment->all_in = segment->next - 1;
+    segment->filled = segment->all_in - COLL_FRAGMENTS; /* long ago.  It may be less than 0; only differences matter */
     segment->state = COLL_READY;
     return TUTTI_OK;
 }
@@ -166,8 +167,9 @@ int coll_begin(struct coll_segment *segment, const tutti_op *wanted, tutti_reque
     /* Poll: the other ranks often arrive within a few polls, which saves a progress call and a completion. */
     bool polls = runs && status == 1 && !wanted->async && op->path != COLL_DIRECT;
     for (int i = 0; polls && i < segment->shm->polls && status == 1; i++) {
-        shm_pause(segment->shm);
+        if (!moved) shm_pause(segment->shm);
         if (i == SETTLE_POLLS) shm_settle(segment->shm);
+        moved = false;
         status = coll_advance(segment, op, &moved);
     }
     if (polls) shm_polled(segment->shm, status != 1);

@@ -34,9 +34,10 @@
  * Control slots and tiny buffers are reused after COLL_SLOTS steps.  A rank that has posted step k is finished with
  * every step before k - COLL_RUN_AHEAD, and with every step of a longer operation before k - COLL_AHEAD.  It may fill
  * its slot for step k once all have posted step k - COLL_SLOTS + COLL_RUN_AHEAD + 1.  The same holds for small buffers
- * with COLL_SMALL_BUFFERS.  Only longer operations use eager and fragment buffers.  A rank fills these once all have posted
- * step k - COLL_EAGER_BUFFERS + COLL_AHEAD + 1 and k - COLL_FRAGMENTS + 1.  Then all are finished with the buffer's
- * previous use.  A rank that waits for no other, such as the root of a broadcast, can therefore run ahead.
+ * with COLL_SMALL_BUFFERS.  Only longer operations use eager and fragment buffers.  A rank fills these once all have
+ * posted step k - COLL_EAGER_BUFFERS + COLL_AHEAD + 1 and k - COLL_FRAGMENTS + 1, or an earlier one if no operation has
+ * used the fragment buffers since.  Then all are finished with the buffer's previous use.  A rank that waits for no
+ * other, such as the root of a broadcast, can therefore run ahead.
  *
  * Where ranks share cores, it should run ahead as far as possible in each time slice.  There an operation with a root
  * and more than a small buffer's data uses parts of fragment buffers, if one step suffices (fragment_parts.c).
@@ -154,6 +155,7 @@ struct coll_op {
     /* Progress. */
     uint64_t first;             /* number of the first step; 0: not started */
     int part;                   /* the first of its parts */
+    uint64_t filled;            /* the last step before that may have used a fragment buffer */
     int64_t at;                 /* current step, 0 .. steps - 1 */
     int64_t posted;             /* steps posted */
     int64_t ahead;              /* steps to post beyond the current one, if possible */
@@ -182,7 +184,7 @@ struct coll_segment {
         size_t fragment_span;  /* bytes of both */
     } layout;
     uint64_t next;              /* first step of the next operation to run */
-    uint64_t whole;             /* the last step that may have used a whole fragment buffer */
+    uint64_t filled, whole;     /* the last step that may have used a fragment buffer, and a whole one */
     uint64_t all_in;            /* all ranks are known to have posted this step */
     _Atomic uint64_t *words;    /* the published ways, by kind and class: see agree.c */
     struct coll_class *classes; /* in the same order */
@@ -383,6 +385,11 @@ bool coll_chunks_take(struct coll_segment *segment, struct coll_op *op, int rank
 int coll_parts_needed(const struct coll_segment *segment, const struct coll_op *op);
 /* Assigns parts to an operation that starts, and sets its depth. */
 void coll_take_parts(struct coll_segment *segment, struct coll_op *op);
+/* Returns the steps until what goes along with a fragment buffer is reused: control slots, or tables of blocks. */
+static inline uint64_t coll_slot_depth(const struct coll_op *op)
+{
+    return (op->path == COLL_UNEVEN ? COLL_SMALL_BUFFERS : COLL_SLOTS) - COLL_RUN_AHEAD;
+}
 /* Returns the operation's parts of a rank's fragment buffer. */
 char *coll_parts_at(const struct coll_segment *segment, const struct coll_op *op, int rank);
 

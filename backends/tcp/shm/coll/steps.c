@@ -24,10 +24,20 @@ static bool is_posted(const struct coll_op *op)
     return op->posted > op->at;
 }
 
+/* Returns the steps since the buffers of the next step were used.  The first steps in fragment buffers find these as
+ * an earlier operation has left them, maybe long ago.  In two steps in a row these are two buffers. */
+static uint64_t depth_of_next(const struct coll_op *op)
+{
+    if (op->depth != COLL_FRAGMENTS || op->posted >= COLL_FRAGMENTS || op->agrees) return op->depth;
+    uint64_t steps = next_step(op) - op->filled, depth = (steps + 1) / COLL_FRAGMENTS * COLL_FRAGMENTS;
+    return depth < coll_slot_depth(op) ? depth : coll_slot_depth(op);
+}
+
 /* Returns the step that all ranks must have posted before this rank posts its next one: see coll.h. */
 static uint64_t required_step(const struct coll_op *op)
 {
-    return next_step(op) < op->depth ? 0 : next_step(op) - op->depth + 1;
+    uint64_t depth = depth_of_next(op);
+    return next_step(op) < depth ? 0 : next_step(op) - depth + 1;
 }
 
 /* Returns the step to wait for if the required one has not been posted.  It is a later one, so that this rank need not
@@ -222,6 +232,7 @@ static int start_op(struct coll_segment *segment, struct coll_op *op)
     if (status != TUTTI_OK) return status;
     if (op->class != NULL) op->class->calls++;
     op->first = segment->next;
+    op->filled = segment->filled;
     if (op->parts > 0) coll_take_parts(segment, op);
     return TUTTI_OK;
 }
@@ -250,6 +261,7 @@ static void end_steps(struct coll_segment *segment, const struct coll_op *op)
 {
     segment->next = op->first + (uint64_t)op->steps;
     bool may_use_fragment = op->path == COLL_UNEVEN ? coll_is_in_fragment(op->uneven.place) : op->path != COLL_EAGER;
+    if (may_use_fragment) segment->filled = segment->next - 1;
     if (may_use_fragment && op->parts == 0) segment->whole = segment->next - 1;
 }
 
