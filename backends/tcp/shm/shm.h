@@ -77,9 +77,9 @@ struct shm_directory_entry {
     _Atomic uint32_t left; /* ranks of the group that have closed it */
     _Atomic uint64_t last; /* no group up to this one has posted a later step */
     /* Written by the rank that reserves or releases the entry. */
-    uint64_t first; /* the group's first step */
-    uint64_t bytes; /* of the memory that the segment has */
-    uint32_t ranks; /* the number of ranks whose layout that memory has */
+    _Atomic uint64_t bytes; /* of the memory that the segment has */
+    uint64_t first;         /* the group's first step */
+    uint32_t ranks;         /* the number of ranks whose layout that memory has */
 };
 
 struct shm_directory {

@@ -41,11 +41,18 @@ static bool try_reserve(const struct shm *shm, struct shm_directory_entry *entry
                                                    memory_order_relaxed);
 }
 
+/* Returns the bytes of the memory that a segment has: a hint to those that have not reserved the entry. */
+static uint64_t bytes_of(const struct shm_directory_entry *entry)
+{
+    return atomic_load_explicit(&entry->bytes, memory_order_relaxed);
+}
+
 /* Says how well an entry suits a group that needs this much memory.  If the entry has so much, or more, nothing must be
  * taken.  0: it has none. */
 static int fit_of(const struct shm_directory_entry *entry, size_t need)
 {
-    return entry->bytes == need ? 3 : entry->bytes > need ? 2 : entry->bytes > 0;
+    uint64_t has = bytes_of(entry);
+    return has == need ? 3 : has > need ? 2 : has > 0;
 }
 
 /* Reserves a free entry, the one that suits best.  Returns its index, or COLL_ABSENT. */
@@ -70,21 +77,22 @@ static bool take_memory(struct shm *shm, int index, int n)
 {
     struct shm_directory_entry *entry = &shm_directory(shm)->entry[index];
     size_t need = coll_group_bytes(n);
-    if (entry->bytes >= need) return true;
+    if (bytes_of(entry) >= need) return true;
     if (!shm_coll_reserve(shm, index, need)) return false;
-    entry->bytes = need;
+    atomic_store_explicit(&entry->bytes, need, memory_order_relaxed); /* relaxed: publish_entry releases it */
     return true;
 }
 
 /* Forgets the memory first, so that nobody relies on it if this rank dies meanwhile. */
 static void release_memory(struct shm *shm, int index)
 {
-    shm_directory(shm)->entry[index].bytes = 0;
+    atomic_store_explicit(&shm_directory(shm)->entry[index].bytes, 0, memory_order_relaxed); /* relaxed: as above */
     (void)shm_coll_release(shm, index);
 }
 
-/* Makes a segment ready for a group of n ranks.  Its steps follow those of the last group, unless that had another
- * layout or, by a faulty rank, a count that none reaches.  Returns false if there is no memory. */
+/* Makes a segment ready for a group of n ranks.  Its steps follow those of the earlier groups.  What the last one left
+ * is cleared if that had another layout, or if it left, by a faulty rank, a count that none reaches.  Returns false if
+ * there is no memory. */
 static bool prepare(struct shm *shm, int index, int n)
 {
     struct shm_directory_entry *entry = &shm_directory(shm)->entry[index];
@@ -126,10 +134,10 @@ uint64_t coll_directory_first(const struct shm *shm, int index)
 /* True if the pages of another free entry may stay reserved. */
 static bool may_keep_pages(const struct shm *shm, const struct shm_directory_entry *another)
 {
-    size_t kept = another->bytes;
+    uint64_t kept = bytes_of(another);
     const struct shm_directory_entry *entry = shm_directory(shm)->entry;
     for (int i = 0; i < SHM_SEGMENTS; i++)
-        if (atomic_load_explicit(&entry[i].state, memory_order_relaxed) == FREE) kept += entry[i].bytes;
+        if (atomic_load_explicit(&entry[i].state, memory_order_relaxed) == FREE) kept += bytes_of(&entry[i]);
     return kept <= KEEP_BYTES;
 }
 
@@ -137,8 +145,9 @@ static bool may_keep_pages(const struct shm *shm, const struct shm_directory_ent
 static void raise_to(_Atomic uint64_t *number, uint64_t to)
 {
     uint64_t found = atomic_load_explicit(number, memory_order_relaxed);
-    while (found < to && !atomic_compare_exchange_weak_explicit(number, &found, to, memory_order_relaxed,
-                                                                memory_order_relaxed)) /* relaxed: see the next line */
+    while (found < to &&
+           !atomic_compare_exchange_weak_explicit(number, &found, to, memory_order_relaxed,
+                                                  memory_order_relaxed)) /* relaxed: its caller releases it */
         continue;
 }
 
