@@ -170,23 +170,28 @@ static void test_leaves_cores(void **state)
     ends_open_and_run(end, run_beside);
 }
 
-enum { SMALL = 600 }; /* an eager broadcast, in which the root runs ahead */
+enum { SMALL = 600, LARGE = 3000 }; /* elements of an eager and of a pipelined broadcast: the root runs ahead */
 
 struct side {
     struct coll_segment coll;
     struct coll_list running;
     tutti_request request;
-    int64_t data[SMALL];
+    int64_t data[LARGE];
     int ended;
 };
 
-static void begin(struct side *side)
+static void begin_of(struct side *side, int64_t numel)
 {
-    tutti_tensor tensor = {side->data, SMALL, TUTTI_INT64, {TUTTI_CPU, 0}};
+    tutti_tensor tensor = {side->data, numel, TUTTI_INT64, {TUTTI_CPU, 0}};
     tutti_op op = make_op(&side->coll, TUTTI_BROADCAST, 1, &tensor);
     side->ended = 0;
     side->request = (tutti_request){.fingerprint = 7, .owner = &side->ended};
     side->ended = coll_begin(&side->coll, &op, &side->request, &side->running) == TUTTI_REQUEST_DONE;
+}
+
+static void begin(struct side *side)
+{
+    begin_of(side, SMALL);
 }
 
 /* The root has run ahead to the second span, whose way is not known yet.  It waits for rank 0, and sleeps. */
@@ -233,6 +238,37 @@ static void test_waits_for_the_word(void **state)
     ends_close(end, 2);
 }
 
+/* The same where its fragment buffers have been free for long. */
+static void test_waits_for_the_word_with_free_buffers(void **state)
+{
+    static const tutti_path_row rows[] = {{TUTTI_BROADCAST, COLL_EAGER, SMALL * 8},
+                                          {TUTTI_BROADCAST, COLL_PIPELINED, INT64_MAX}};
+    struct end end[2];
+    static struct side side[2];
+    (void)state;
+    ends_open(end, 2);
+    for (int i = 0; i < 2; i++) {
+        coll_open(&side[i].coll, &end[i].shm, COLL_FIRST, i, 2, (int32_t[]){0, 1});
+        LIST_INIT(&side[i].running);
+        side[i].coll.choices = rows;
+        side[i].coll.n_choices = 2;
+    }
+    for (int call = 0; call < choice_short_span(LARGE * 8); call++)
+        for (int i = 1; i >= 0; i--) begin_of(&side[i], LARGE);
+    for (int call = 0; call < 4; call++) {
+        begin_of(&side[1], 1);
+        assert_int_equal(side[1].ended, 1);
+    }
+    begin_of(&side[1], LARGE);
+    assert_int_equal(TAILQ_FIRST(&side[1].coll.ops)->posted, 0);
+    for (int call = 0; call < 4; call++) begin_of(&side[0], 1);
+    begin_of(&side[0], LARGE);
+    for (int turn = 0; turn < 8; turn++) coll_progress(&side[turn % 2].running);
+    assert_true(side[0].ended == 1 && side[1].ended == 1);
+    for (int i = 0; i < 2; i++) coll_close(&side[i].coll);
+    ends_close(end, 2);
+}
+
 /* A word that no correct rank publishes leads to a possible way and a later span. */
 static void test_a_faulty_word(void **state)
 {
@@ -260,8 +296,11 @@ static void test_a_faulty_word(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_both_take_the_same_way), cmocka_unit_test(test_takes_the_fastest),
-        cmocka_unit_test(test_leaves_cores),           cmocka_unit_test(test_waits_for_the_word),
+        cmocka_unit_test(test_both_take_the_same_way),
+        cmocka_unit_test(test_takes_the_fastest),
+        cmocka_unit_test(test_leaves_cores),
+        cmocka_unit_test(test_waits_for_the_word),
+        cmocka_unit_test(test_waits_for_the_word_with_free_buffers),
         cmocka_unit_test(test_a_faulty_word),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -163,15 +163,29 @@ static void test_root_runs_ahead_with_tables(void **state)
     sides_close();
 }
 
-/* So it does if its blocks go to a whole fragment buffer that has not been used for long. */
-static void test_root_waits_for_tables(void **state)
+/* The root fills no buffer from which another rank has yet to read what its owner gave. */
+static void test_root_waits_for_readers(void **state)
 {
-    const int64_t numel[ENDS] = {0, (200 << 10) / 8, 0};
+    const int64_t numel[ENDS] = {SMALL, (100 << 10) / 8, SMALL}, large[ENDS] = {SMALL, LARGE, SMALL};
     (void)state;
     sides_open_sharing_cores();
-    side[0].coll.next += COLL_SMALL_BUFFERS; /* as after as many short operations, which the others have yet to call */
-    side_begin(0, TUTTI_SCATTER, 0, numel);
-    assert_int_equal(TAILQ_FIRST(&side[0].coll.ops)->posted, 0);
+    for (int rank = 1; rank < ENDS; rank++) {
+        side_begin(rank, TUTTI_GATHER, 0, numel);
+        assert_int_equal(side[rank].ended, 1);
+    }
+    side_begin(2, TUTTI_SCATTER, 2, side_small);
+    side_begin(1, TUTTI_SCATTER, 2, side_small);
+    assert_true(side[1].ended == 1 && side[2].ended == 1);
+    side_begin(1, TUTTI_SCATTER, 2, large);
+    side_begin(2, TUTTI_SCATTER, 2, large);
+    for (int rank = 1; rank < ENDS; rank++) side_turn(rank);
+    side_begin(0, TUTTI_GATHER, 0, numel);
+    assert_int_equal(side[0].ended, 1);
+    for (int64_t k = 0; k < numel[1]; k++) assert_int_equal(side[0].all[1][k], 1000 + k);
+    side_begin(0, TUTTI_SCATTER, 2, side_small);
+    side_begin(0, TUTTI_SCATTER, 2, large);
+    while (side[0].ended + side[1].ended + side[2].ended < ENDS)
+        for (int rank = 0; rank < ENDS; rank++) side_turn(rank);
     sides_close();
 }
 
@@ -331,7 +345,7 @@ int main(void)
         cmocka_unit_test(test_chunks_with_a_rank_that_is_lost),
         cmocka_unit_test(test_chunks_for_a_rank_that_calls_another_operation),
         cmocka_unit_test(test_root_runs_ahead_with_tables),
-        cmocka_unit_test(test_root_waits_for_tables),
+        cmocka_unit_test(test_root_waits_for_readers),
         cmocka_unit_test(test_root_waits_for_each_rank),
         cmocka_unit_test(test_root_waits_in_the_next_group),
         cmocka_unit_test(test_two_roots),

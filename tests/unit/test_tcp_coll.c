@@ -323,6 +323,24 @@ static void test_fills_both_buffers(void **state)
     ends_close(end, 2);
 }
 
+/* If the operation may continue as a direct one, it also waits for the step's eager buffer. */
+static void test_waits_for_the_eager_buffer(void **state)
+{
+    (void)state;
+    for (int before = COLL_EAGER_BUFFERS - 3; before < COLL_EAGER_BUFFERS; before++) {
+        struct end end[2];
+        struct small small[2];
+        open_in_parts(end, small, SMALL_MOST);
+        end[0].shm.shares_cores = false;
+        small[0].coll.layout.eager_bytes = SMALL_MOST * 8 / 2;
+        small[0].coll.next += (uint64_t)before; /* as after short operations that the other rank has yet to call */
+        small_broadcast(&small[0], 1);
+        assert_int_equal(small[0].ended, before < COLL_EAGER_BUFFERS - COLL_AHEAD - 1);
+        for (int i = 0; i < 2; i++) coll_close(&small[i].coll);
+        ends_close(end, 2);
+    }
+}
+
 static int64_t numel_in_turn(int i)
 {
     return i % 3 == 0 ? PART_NUMEL : COLL_SMALL / 8 + 1;
@@ -433,6 +451,7 @@ int main(void)
         cmocka_unit_test(test_runs_ahead),
         cmocka_unit_test(test_runs_ahead_in_parts),
         cmocka_unit_test(test_fills_both_buffers),
+        cmocka_unit_test(test_waits_for_the_eager_buffer),
         cmocka_unit_test(test_runs_ahead_in_parts_of_all_sizes),
         cmocka_unit_test(test_races),
     };

@@ -35,9 +35,9 @@
  * every step before k - COLL_RUN_AHEAD, and with every step of a longer operation before k - COLL_AHEAD.  It may fill
  * its slot for step k once all have posted step k - COLL_SLOTS + COLL_RUN_AHEAD + 1.  The same holds for small buffers
  * with COLL_SMALL_BUFFERS.  Only longer operations use eager and fragment buffers.  A rank fills these once all have
- * posted step k - COLL_EAGER_BUFFERS + COLL_AHEAD + 1 and k - COLL_FRAGMENTS + 1, or an earlier one if no operation has
- * used the fragment buffers since.  Then all are finished with the buffer's previous use.  A rank that waits for no
- * other, such as the root of a broadcast, can therefore run ahead.
+ * posted step k - COLL_EAGER_BUFFERS + COLL_AHEAD + 1 and k - COLL_FRAGMENTS + 1.  The first steps of a pipelined
+ * operation wait only for the last one before that used fragment buffers (steps.c).  Then all are finished with the
+ * buffer's previous use.  A rank that waits for no other, such as the root of a broadcast, can therefore run ahead.
  *
  * Where ranks share cores, it should run ahead as far as possible in each time slice.  There an operation with a root
  * and more than a small buffer's data uses parts of fragment buffers, if one step suffices (fragment_parts.c).
@@ -385,11 +385,6 @@ bool coll_chunks_take(struct coll_segment *segment, struct coll_op *op, int rank
 int coll_parts_needed(const struct coll_segment *segment, const struct coll_op *op);
 /* Assigns parts to an operation that starts, and sets its depth. */
 void coll_take_parts(struct coll_segment *segment, struct coll_op *op);
-/* Returns the steps until what goes along with a fragment buffer is reused: control slots, or tables of blocks. */
-static inline uint64_t coll_slot_depth(const struct coll_op *op)
-{
-    return (op->path == COLL_UNEVEN ? COLL_SMALL_BUFFERS : COLL_SLOTS) - COLL_RUN_AHEAD;
-}
 /* Returns the operation's parts of a rank's fragment buffer. */
 char *coll_parts_at(const struct coll_segment *segment, const struct coll_op *op, int rank);
 

@@ -22,10 +22,16 @@ int coll_parts_needed(const struct coll_segment *segment, const struct coll_op *
     return parts <= COLL_PARTS / 2 ? (int)parts : 0;
 }
 
+/* Returns the steps until a control slot is reused, or a small buffer, where tables are. */
+static uint64_t depth_of_slot(const struct coll_op *op)
+{
+    return (op->path == COLL_UNEVEN ? COLL_SMALL_BUFFERS : COLL_SLOTS) - COLL_RUN_AHEAD;
+}
+
 void coll_take_parts(struct coll_segment *segment, struct coll_op *op)
 {
     size_t fragment = op->first % COLL_FRAGMENTS;
-    uint64_t *used = segment->used[fragment], last = segment->whole, most = coll_slot_depth(op);
+    uint64_t *used = segment->used[fragment], last = segment->whole, most = depth_of_slot(op);
     int *next = op->path == COLL_UNEVEN ? &segment->own_part[fragment] : &segment->next_part[fragment];
     op->part = *next;
     if (op->part + op->parts > COLL_PARTS) op->part = 0;

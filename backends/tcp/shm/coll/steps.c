@@ -24,13 +24,15 @@ static bool is_posted(const struct coll_op *op)
     return op->posted > op->at;
 }
 
-/* Returns the steps since the buffers of the next step were used.  The first steps in fragment buffers find these as
- * an earlier operation has left them, maybe long ago.  In two steps in a row these are two buffers. */
+/* Returns the steps since the buffers of the next step were used.  The first steps of a pipelined operation find
+ * fragment buffers as an earlier one has left them, maybe long ago.  In two steps in a row these are two buffers.  If
+ * the operation continues as a direct one, it uses an eager buffer, too. */
 static uint64_t depth_of_next(const struct coll_op *op)
 {
-    if (op->depth != COLL_FRAGMENTS || op->posted >= COLL_FRAGMENTS || op->agrees) return op->depth;
+    if (op->path != COLL_PIPELINED || op->parts > 0 || op->posted >= COLL_FRAGMENTS || op->agrees) return op->depth;
+    uint64_t most = op->probes ? COLL_EAGER_BUFFERS - COLL_AHEAD : COLL_SLOTS - COLL_RUN_AHEAD;
     uint64_t steps = next_step(op) - op->filled, depth = (steps + 1) / COLL_FRAGMENTS * COLL_FRAGMENTS;
-    return depth < coll_slot_depth(op) ? depth : coll_slot_depth(op);
+    return depth < most ? depth : most;
 }
 
 /* Returns the step that all ranks must have posted before this rank posts its next one: see coll.h. */
