@@ -47,7 +47,7 @@
 
 #include "tcp/shm/shm.h"
 
-enum { COLL_SLOTS = 256, COLL_SMALL_BUFFERS = 64, COLL_EAGER_BUFFERS = 8, COLL_FRAGMENTS = 2 };
+enum { COLL_SLOTS = 256, COLL_SMALL_BUFFERS = 128, COLL_EAGER_BUFFERS = 8, COLL_FRAGMENTS = 2 };
 enum { COLL_PARTS = 128 }; /* of a fragment buffer */
 /* COLL_FIRST: the segment of the root group.  The rank that creates the shared memory reserves it if all ranks share
  * the memory. */

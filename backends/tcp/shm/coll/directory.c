@@ -18,7 +18,7 @@
 #include "tcp/shm/coll/coll.h"
 
 enum { FREE, RESERVED, RESERVING /* plus the local rank of the owner */ };
-enum { KEEP_BYTES = 32 << 20 }; /* maximum bytes of pages kept in free segments */
+enum { KEEP_BYTES = 40 << 20 }; /* maximum bytes of pages kept in free segments */
 #define LAST_MOST (UINT64_MAX / 2)
 
 /* True if the rank that is reserving an entry has died. */
