@@ -248,9 +248,34 @@ static void test_lists_of_the_root(void **state)
     }
 }
 
+/* Ranks that share cores read memory of tutti_alloc in place only if that is much.  A gather looks at each block. */
+static void test_looks_for_shared_memory(void **state)
+{
+    enum { KIB = 1024 };
+    static const struct {
+        struct usual_case usual;
+        bool probes;
+    } cases[] = {
+        {{TUTTI_BROADCAST, 3, false, true, 64 * KIB, COLL_PIPELINED}, true},
+        {{TUTTI_BROADCAST, 3, true, true, 256 * KIB, COLL_PIPELINED}, false},
+        {{TUTTI_BROADCAST, 3, true, true, 257 * KIB, COLL_PIPELINED}, true},
+        {{TUTTI_ALL_GATHER, 4, true, true, 64 * KIB, COLL_PIPELINED}, false},
+        {{TUTTI_ALL_GATHER, 4, true, true, 65 * KIB, COLL_PIPELINED}, true},
+        {{TUTTI_GATHER, 4, true, true, 256 * KIB, COLL_PIPELINED}, false},
+        {{TUTTI_GATHER, 4, true, true, 257 * KIB, COLL_PIPELINED}, true},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct coll_op op = describe(&cases[i].usual, NULL);
+        assert_int_equal(op.path, cases[i].usual.path);
+        assert_int_equal(op.probes, cases[i].probes);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_looks_for_shared_memory),
         cmocka_unit_test(test_reads),
         cmocka_unit_test(test_copies),
         cmocka_unit_test(test_scatter_by_messages),

@@ -15,6 +15,7 @@ enum {
     LOCKSTEP_MAX = 64 << 10,     /* maximum bytes for two ranks in lockstep; more are slower */
     READ_MIN = 4 << 10,          /* minimum bytes read from one rank; fewer do not pay for a system call */
     READ_USUAL = 16 << 10,       /* the same without a measurement */
+    COPY_MAX = 256 << 10,        /* maximum bytes of arenas that ranks that share cores copy */
     BYPASS_MIN = 16 << 10,       /* minimum bytes stored non-temporally */
     CACHE_BYTES = 32 << 20       /* bytes that all ranks together write before they exceed a last-level cache */
 };
@@ -211,9 +212,18 @@ static uint64_t eager_depth(const struct coll_op *op)
     return op->in_bytes <= COLL_SMALL ? COLL_SMALL_BUFFERS - COLL_RUN_AHEAD : COLL_EAGER_BUFFERS - COLL_AHEAD;
 }
 
+/* True if data in arenas are read in place.  Then ranks wait for each other.  Where they share cores, a copy of little
+ * data takes less time. */
+static bool may_read_in_place(const struct coll_segment *segment, const struct coll_op *op)
+{
+    size_t bytes = op->kind == TUTTI_GATHER ? op->in_bytes : total_bytes(segment, op);
+    return !segment->shm->shares_cores || bytes > COPY_MAX;
+}
+
 static bool probes(const struct coll_segment *segment, const struct coll_op *op)
 {
     if (op->path != COLL_PIPELINED && op->path != COLL_LOCKSTEP) return false;
+    if (!may_read_in_place(segment, op)) return false;
     return op->in_bytes > segment->layout.eager_bytes && !is_flat_pair(segment, op);
 }
 
