@@ -205,6 +205,7 @@ static void run(size_t fragment, size_t eager, int most)
     for (seed = 1; seed <= SEEDS; seed++) {
         open_all(eager);
         int64_t reached = drive();
+        assert_true(reached >= COLL_SMALL_BUFFERS / 2);
         if (reached > lead) lead = reached;
         close_all();
     }

@@ -22,8 +22,8 @@ enum {
  * its line from the rank that is about to fill it. */
 enum { SLOT_STRIDE = 37, TINY_STRIDE = 21, SMALL_STRIDE = 5 };
 
-/* Returns what a rank has of something of which it has `most` in a group of few ranks.  With many it has less, so that
- * a segment grows no faster than the number of ranks. */
+/* Returns the bytes of a rank's buffer, which are `most` in a group of few ranks.  In a group of many ranks buffers are
+ * smaller, so a segment grows no faster than the number of ranks. */
 static size_t divide(int n, size_t most, size_t least)
 {
     for (int many = FEW_RANKS; many < n && most > least; many *= 2) most /= 2;

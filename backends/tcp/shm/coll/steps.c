@@ -53,8 +53,8 @@ static uint64_t awaited_step(const struct coll_op *op)
 /* Asks for the lines that the next operation fills if it is like this one. */
 static void own_next(const struct coll_segment *segment, const struct coll_op *op)
 {
-    /* Asking for more than a tiny buffer's lines takes longer than it saves. */
     own_line(coll_slot_of(segment, segment->rank, next_step(op)));
+    /* Asking for more than a tiny buffer's lines takes longer than it saves. */
     if (op->path != COLL_EAGER || op->in_bytes <= COLL_INLINE || op->in_bytes > COLL_TINY || !op->has_input) return;
     own_lines(coll_tiny_of(segment, segment->rank, next_step(op)), op->in_bytes);
 }
