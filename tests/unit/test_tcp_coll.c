@@ -438,10 +438,39 @@ static void test_has_space_for_results(void **state)
     ends_close(end, ENDS);
 }
 
+/* Returns the n-th part of `bytes` of the segment's first rank that begins here. */
+static size_t number_of(const struct coll_segment *coll, const void *part, size_t bytes)
+{
+    return (size_t)((const char *)part - coll->ranks) / bytes;
+}
+
+/* As many steps in a row as there are slots or buffers have one each. */
+static void test_steps_in_a_row_share_no_buffer(void **state)
+{
+    enum { FROM = 1000 };
+    struct end end[ENDS];
+    struct coll_segment coll = {0};
+    bool slots[COLL_SLOTS] = {0}, tiny[2 * COLL_SLOTS] = {0}, small[4 * COLL_SMALL_BUFFERS] = {0};
+    (void)state;
+    ends_open(end, ENDS);
+    coll_lay_out(&coll, &end[0].shm, COLL_FIRST, 2);
+    for (uint64_t step = FROM; step < FROM + COLL_SLOTS; step++) {
+        size_t slot = number_of(&coll, coll_slot_of(&coll, 0, step), sizeof(struct coll_slot));
+        size_t tiny_one = number_of(&coll, coll_tiny_of(&coll, 0, step), COLL_TINY);
+        size_t small_one = number_of(&coll, coll_small_of(&coll, 0, step), COLL_SMALL);
+        assert_true(slot < COLL_SLOTS && tiny_one < 2 * COLL_SLOTS && small_one < 4 * COLL_SMALL_BUFFERS);
+        assert_false(slots[slot] || tiny[tiny_one]);
+        assert_int_equal(small[small_one], step >= FROM + COLL_SMALL_BUFFERS);
+        slots[slot] = tiny[tiny_one] = small[small_one] = true;
+    }
+    ends_close(end, ENDS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_grows_with_the_ranks),
+        cmocka_unit_test(test_steps_in_a_row_share_no_buffer),
         cmocka_unit_test(test_has_space_for_results),
         cmocka_unit_test(test_steps),
         cmocka_unit_test(test_parts),

@@ -1,15 +1,18 @@
-/* Asks for a cache line that this rank will write soon.
+/* Asks for cache lines that this rank will write or read soon.
  *
  * A line that another rank has read is in that rank's cache, too.  A store to it ends only when that copy is gone,
  * which takes as long as fetching the line.  Stores become visible in their order, so the reader waits for this one,
- * and so does the writer's next atomic instruction, such as the lock of its next call.  A rank that asks at the end of
- * an operation has the line when the next one writes it.  Asking costs some 30 cycles, so it pays for the first line of
- * a slot and not for much data.
+ * and so does the writer once the processor holds no more stores back.  A rank that asks some operations ahead has the
+ * line when it writes it.  The same holds for a reader and lines that another rank has written.  Asking costs some 30
+ * cycles, so it does not pay for much data.
  */
 #ifndef OWN_LINE_H
 #define OWN_LINE_H
 
 #include <stddef.h>
+#include <stdint.h>
+
+enum { OWN_LINE = 64 }; /* bytes of a cache line */
 
 static inline void own_line(const void *line)
 {
@@ -22,11 +25,23 @@ static inline void own_line(const void *line)
 #endif
 }
 
+/* Returns the first byte of the first line. */
+static inline const char *first_line(const void *from)
+{
+    return (const char *)from - (uintptr_t)from % OWN_LINE;
+}
+
 /* Asks for the lines of `bytes` from `from` on. */
 static inline void own_lines(const void *from, size_t bytes)
 {
-    enum { LINE = 64 };
-    for (size_t at = 0; at < bytes; at += LINE) own_line((const char *)from + at);
+    for (const char *line = first_line(from); line < (const char *)from + bytes; line += OWN_LINE) own_line(line);
+}
+
+/* The same for lines that this rank will only read. */
+static inline void fetch_lines(const void *from, size_t bytes)
+{
+    for (const char *line = first_line(from); line < (const char *)from + bytes; line += OWN_LINE)
+        __builtin_prefetch(line);
 }
 
 #endif

@@ -321,6 +321,10 @@ const char *coll_explain(const struct coll_segment *segment, const tutti_op *op)
  * work once the others have arrived. */
 void coll_eager_post(struct coll_segment *segment, struct coll_op *op);
 void coll_eager_run(struct coll_segment *segment, struct coll_op *op);
+/* Asks for the lines of short data that this rank fills, or reads from a rank, in a later step that is like this one.
+ */
+void coll_eager_own(const struct coll_segment *segment, const struct coll_op *op, uint64_t step);
+void coll_eager_fetch(const struct coll_segment *segment, const struct coll_op *op, int rank, uint64_t step);
 void coll_pipelined_post(struct coll_segment *segment, struct coll_op *op);
 void coll_pipelined_run(struct coll_segment *segment, struct coll_op *op);
 /* Computes the sizes of chunks and the number of steps. */

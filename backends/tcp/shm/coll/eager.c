@@ -1,11 +1,32 @@
 /* Eager operations: data go through the control slots and eager buffers in one step. */
 #include "tcp/shm/coll/parts.h"
+#include "tcp/shm/own_line.h"
 
 static char *eager_data(const struct coll_segment *segment, int rank, uint64_t step, size_t bytes)
 {
     if (bytes <= COLL_INLINE) return coll_slot_of(segment, rank, step)->small;
     if (bytes <= COLL_TINY) return coll_tiny_of(segment, rank, step);
     return bytes <= COLL_SMALL ? coll_small_of(segment, rank, step) : coll_eager_of(segment, rank, step);
+}
+
+/* True if the data are short enough to ask for their lines ahead, and longer than what the control slot's first line
+ * has: that one is asked for in any case. */
+static bool has_lines(size_t bytes)
+{
+    return bytes > OWN_LINE - offsetof(struct coll_slot, small) && bytes <= COLL_SMALL;
+}
+
+void coll_eager_own(const struct coll_segment *segment, const struct coll_op *op, uint64_t step)
+{
+    if (op->has_input && has_lines(op->in_bytes))
+        own_lines(eager_data(segment, segment->rank, step, op->in_bytes), op->in_bytes);
+}
+
+void coll_eager_fetch(const struct coll_segment *segment, const struct coll_op *op, int rank, uint64_t step)
+{
+    if (!has_lines(op->in_bytes)) return;
+    size_t at = op->kind == TUTTI_SCATTER ? (size_t)segment->rank * op->bytes : 0;
+    fetch_lines(eager_data(segment, rank, step, op->in_bytes) + at, op->bytes);
 }
 
 void coll_eager_post(struct coll_segment *segment, struct coll_op *op)

@@ -17,10 +17,18 @@ enum {
     UNIT = 4096
 };
 
-/* Distances between the slots, and between the tiny and the small buffers, of two steps in a row.  They are odd, so all
- * are used.  With a distance of 1, the processor of a rank that waits would fetch the next one ahead, too, and so take
- * its line from the rank that is about to fill it. */
-enum { SLOT_STRIDE = 37, TINY_STRIDE = 21, SMALL_STRIDE = 5 };
+_Static_assert((COLL_SLOTS & (COLL_SLOTS - 1)) == 0 && (COLL_SMALL_BUFFERS & (COLL_SMALL_BUFFERS - 1)) == 0,
+               "scatter() needs powers of two");
+
+/* Returns the position of a step's slot or buffer among n.  Steps in a row are scattered without a pattern.  In a
+ * pattern, the processor of a rank that waits would fetch the next ones ahead, and so take their lines from the rank
+ * that is about to fill them.  Each operation here can be undone modulo a power of two, so n steps in a row have n
+ * positions. */
+static uint64_t scatter(uint64_t step, uint64_t n)
+{
+    uint64_t at = step * 37 % n;
+    return at ^ at >> 3;
+}
 
 /* Returns the bytes of a rank's buffer, which are `most` in a group of few ranks.  In a group of many ranks buffers are
  * smaller, so a segment grows no faster than the number of ranks. */
@@ -76,17 +84,17 @@ static char *part_at(const struct coll_segment *segment, int rank, size_t at)
 
 struct coll_slot *coll_slot_of(const struct coll_segment *segment, int rank, uint64_t step)
 {
-    return (struct coll_slot *)(void *)part_at(segment, rank, 0) + step * SLOT_STRIDE % COLL_SLOTS;
+    return (struct coll_slot *)(void *)part_at(segment, rank, 0) + scatter(step, COLL_SLOTS);
 }
 
 char *coll_tiny_of(const struct coll_segment *segment, int rank, uint64_t step)
 {
-    return part_at(segment, rank, TINY_AT + step * TINY_STRIDE % COLL_SLOTS * COLL_TINY);
+    return part_at(segment, rank, TINY_AT + scatter(step, COLL_SLOTS) * COLL_TINY);
 }
 
 char *coll_small_of(const struct coll_segment *segment, int rank, uint64_t step)
 {
-    return part_at(segment, rank, SMALL_AT + step * SMALL_STRIDE % COLL_SMALL_BUFFERS * COLL_SMALL);
+    return part_at(segment, rank, SMALL_AT + scatter(step, COLL_SMALL_BUFFERS) * COLL_SMALL);
 }
 
 char *coll_eager_of(const struct coll_segment *segment, int rank, uint64_t step)

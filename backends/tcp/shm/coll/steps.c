@@ -2,6 +2,10 @@
 #include "tcp/shm/coll/coll.h"
 #include "tcp/shm/own_line.h"
 
+/* Steps ahead in which lines are asked for.  A rank asks for those that it reads further ahead than for those that it
+ * fills.  If both asked for one line at a time, they would take it from each other. */
+enum { OWN_AHEAD = 3, FETCH_AHEAD = 6 };
+
 bool coll_has_posted(const struct coll_segment *segment, int rank, uint64_t step)
 {
     /* acquire: makes the control slot's contents visible with its step */
@@ -50,13 +54,21 @@ static uint64_t awaited_step(const struct coll_op *op)
     return before == 0 || op->depth <= COLL_EAGER_BUFFERS ? before : before + op->depth / 2;
 }
 
-/* Asks for the lines that the next operation fills if it is like this one. */
-static void own_next(const struct coll_segment *segment, const struct coll_op *op)
+/* Asks for the lines that this rank fills OWN_AHEAD steps later if the operations there are like this one. */
+static void own_ahead(const struct coll_segment *segment, const struct coll_op *op)
 {
-    own_line(coll_slot_of(segment, segment->rank, next_step(op)));
-    /* Asking for more than a tiny buffer's lines takes longer than it saves. */
-    if (op->path != COLL_EAGER || op->in_bytes <= COLL_INLINE || op->in_bytes > COLL_TINY || !op->has_input) return;
-    own_lines(coll_tiny_of(segment, segment->rank, next_step(op)), op->in_bytes);
+    uint64_t step = next_step(op) - 1 + OWN_AHEAD;
+    own_line(coll_slot_of(segment, segment->rank, step));
+    if (op->path == COLL_EAGER) coll_eager_own(segment, op, step);
+}
+
+/* Asks for the lines that this rank reads from another FETCH_AHEAD steps later, which that one has filled if it runs
+ * ahead. */
+static void fetch_ahead(const struct coll_segment *segment, const struct coll_op *op, int rank)
+{
+    uint64_t step = step_of(op) + FETCH_AHEAD;
+    __builtin_prefetch(coll_slot_of(segment, rank, step));
+    if (op->path == COLL_EAGER) coll_eager_fetch(segment, op, rank, step);
 }
 
 /* Fills this rank's buffers for the next step. */
@@ -98,7 +110,7 @@ static void post_step(struct coll_segment *segment, struct coll_op *op)
     if (!op->uneven.reads_first) publish_step(segment, op, next_step(op));
     if (op->path == COLL_UNEVEN && tutti_kind_has_root(op->kind)) coll_uneven_copy_own(segment, op);
     op->posted++;
-    own_next(segment, op);
+    own_ahead(segment, op);
 }
 
 static void begin_step(const struct coll_segment *segment, struct coll_op *op)
@@ -172,12 +184,12 @@ static int check_chunks(struct coll_segment *segment, const struct coll_op *op)
 
 static int await_arrivals(struct coll_segment *segment, struct coll_op *op)
 {
-    bool may_run_ahead = tutti_kind_has_root(op->kind); /* then the next slot may be filled, too */
+    bool may_run_ahead = tutti_kind_has_root(op->kind);
     for (; op->peer < op->awaits_to; op->peer++) {
         if (op->peer == segment->rank) continue;
         int status = check_arrival(segment, op, op->peer);
         if (status != TUTTI_OK) return status;
-        if (may_run_ahead) __builtin_prefetch(coll_slot_of(segment, op->peer, step_of(op) + 1));
+        if (may_run_ahead) fetch_ahead(segment, op, op->peer);
     }
     if (op->awaits_to - op->awaits_from == segment->n) segment->all_in = step_of(op);
     op->arrived = true;
