@@ -12,7 +12,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { OWN_LINE = 64 }; /* bytes of a cache line */
+enum {
+    OWN_LINE = 64, /* bytes of a cache line */
+    OWN_AHEAD = 3  /* messages or steps ahead in which a rank asks for lines that it will fill */
+};
 
 static inline void own_line(const void *line)
 {

@@ -20,7 +20,7 @@
 
 enum {
     CHECK_EVERY = 1024, /* progress calls between liveness checks */
-    OWN_MAX = 512,      /* the largest message for whose data own_next asks */
+    OWN_MAX = 1024,     /* the largest message for whose data own_ahead asks */
     SPAN = 16 << 10,    /* bytes between looks whether the reader has read all: see restart */
     ROOM = 16 << 10,    /* bytes of a byte area that get memory first: enough for a reader that keeps up */
     SPACE_TURNS = 4     /* yields before a message is queued: see await_space */
@@ -110,18 +110,18 @@ static inline uint64_t restart(const struct shm *shm, struct shm_peer *peer, siz
     return next_start(shm, peer->bytes_written);
 }
 
-/* Asks for the lines that the next message fills if it has the same size, and for the first line of the one after it:
- * a small message is written in less time than a line takes to come. */
-static void own_next(const struct shm *shm, const struct shm_peer *peer, size_t bytes)
+/* Asks for the lines that a later message fills if it and those before it have the same size. */
+static void own_ahead(const struct shm *shm, const struct shm_peer *peer, size_t bytes)
 {
-    struct shm_slot *slot = slot_at(shm, peer->out, peer->slots_written);
+    struct shm_slot *slot = slot_at(shm, peer->out, peer->slots_written - 1 + OWN_AHEAD);
     own_line(slot);
-    own_line(slot_at(shm, peer->out, peer->slots_written + 1));
     if (bytes <= SHM_TINY || bytes > OWN_MAX) return;
-    if (bytes <= SHM_INLINE)
+    if (bytes <= SHM_INLINE) {
         own_lines(&slot->size, offsetof(struct shm_slot, payload) - offsetof(struct shm_slot, size) + bytes);
-    else
-        own_lines(place(shm, peer->out_bytes, contiguous_at(shm, peer->bytes_written, bytes)), bytes);
+        return;
+    }
+    uint64_t at = contiguous_at(shm, peer->bytes_written + (OWN_AHEAD - 1) * bytes, bytes);
+    own_lines(place(shm, peer->out_bytes, at), bytes);
 }
 
 /* Writes a message to the ring.  Returns false if there is no space.  Inline, like deliver, because nearly all messages
@@ -153,7 +153,7 @@ write_message(struct shm *shm, int local_rank, const struct transport_header *he
     peer->slots_written++;
     atomic_store_explicit(&slot->turn, peer->slots_written, memory_order_release);
     shm_wake(shm, local_rank);
-    own_next(shm, peer, bytes);
+    own_ahead(shm, peer, bytes);
     return true;
 }
 

@@ -2,9 +2,9 @@
 #include "tcp/shm/coll/coll.h"
 #include "tcp/shm/own_line.h"
 
-/* Steps ahead in which lines are asked for.  A rank asks for those that it reads further ahead than for those that it
- * fills.  If both asked for one line at a time, they would take it from each other. */
-enum { OWN_AHEAD = 3, FETCH_AHEAD = 6 };
+/* Steps ahead in which a rank asks for lines that it will read, further than the rank that fills them.  If both asked
+ * for a line at the same time, they would take it from each other. */
+enum { FETCH_AHEAD = 2 * OWN_AHEAD };
 
 bool coll_has_posted(const struct coll_segment *segment, int rank, uint64_t step)
 {
