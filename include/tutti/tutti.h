@@ -431,17 +431,16 @@ static inline
     tutti_tensor
     tutti_tensor_of(const void *data, int64_t numel, tutti_dtype dtype)
 {
-#if defined __GNUC__ && defined __x86_64__ && defined __LP64__
-    /* Compilers copy a tensor to a call's arguments by loads of 16 bytes.  A processor passes a store on to such a load
-     * only if it has 16 bytes, too.  After stores of single fields the load would wait for the cache. */
-    tutti_tensor tensor;
-    int64_t __attribute__((vector_size(16))) first = {(int64_t)(uintptr_t)data, numel};
-    int32_t __attribute__((vector_size(16))) second = {(int32_t)dtype, TUTTI_CPU, 0, 0};
-    __builtin_memcpy(&tensor, &first, sizeof first);
-    __builtin_memcpy((char *)&tensor + sizeof first, &second, sizeof second);
-#else
     tutti_device cpu = {TUTTI_CPU, 0};
     tutti_tensor tensor = {(void *)(uintptr_t)data, numel, dtype, cpu};
+#if defined __GNUC__ && defined __x86_64__ && defined __LP64__
+    /* Stores the same as two vectors.  Compilers copy a tensor to a call's arguments by loads of 16 bytes.  A processor
+     * passes a store on to such a load only if it has 16 bytes, too.  After stores of single fields the load would wait
+     * for the cache. */
+    int64_t first __attribute__((vector_size(16))) = {(int64_t)(uintptr_t)data, numel};
+    int32_t second __attribute__((vector_size(16))) = {(int32_t)dtype, TUTTI_CPU, 0, 0};
+    __builtin_memcpy(&tensor, &first, sizeof first);
+    __builtin_memcpy((char *)&tensor + sizeof first, &second, sizeof second);
 #endif
     return tensor;
 }
