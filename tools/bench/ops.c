@@ -1,6 +1,6 @@
 #include "bench/ops.h"
 
-/* Makes tensors as programs do.  To change fields of a copy would take as long as much of a small operation. */
+/* Makes tensors as programs do.  Changing fields of a copy takes a large part of a small operation's time. */
 static tutti_tensor part(tutti_tensor tensor, int64_t first, int64_t numel)
 {
     void *data = (char *)tensor.data + first * tutti_dtype_bytes(tensor.dtype);

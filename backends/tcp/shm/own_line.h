@@ -2,7 +2,7 @@
  *
  * A line that another rank has read is in that rank's cache, too.  A store to it ends only when that copy is gone,
  * which takes as long as fetching the line.  Stores become visible in their order, so the reader waits for this one,
- * and so does the writer once the processor holds no more stores back.  A rank that asks some operations ahead has the
+ * and so does the writer when its processor's store buffer is full.  A rank that asks some operations ahead has the
  * line when it writes it.  The same holds for a reader and lines that another rank has written.  Asking costs some 30
  * cycles, so it does not pay for much data.
  */
