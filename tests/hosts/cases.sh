@@ -100,7 +100,8 @@ hierarchy_on() {
 
 # Counts the bytes that an all_reduce of 4 MiB sends from host 0 to host 1.  With two hosts each needs to send the data
 # once.  A ring over four ranks sends them one and a half times, and twice as often if the hosts alternate in it.  The
-# links get 500 Mbit/s.  Between namespaces they are as fast as sockets within one, and then the ring may be right.
+# links get 500 Mbit/s: without a limit, or with a high one, they are as fast as sockets within a namespace beside other
+# tests, and then the ring may be right.
 hierarchy_bytes() {
     hosts_up 2
     local host

@@ -438,7 +438,7 @@ static void test_has_space_for_results(void **state)
     ends_close(end, ENDS);
 }
 
-/* Returns the n-th part of `bytes` of the segment's first rank that begins here. */
+/* Returns how many parts of `bytes` precede this one in the segment's first rank. */
 static size_t number_of(const struct coll_segment *coll, const void *part, size_t bytes)
 {
     return (size_t)((const char *)part - coll->ranks) / bytes;
