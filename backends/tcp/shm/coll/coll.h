@@ -61,6 +61,7 @@ enum { COLL_RUN_AHEAD = 16 };        /* steps that a rank may post beyond the cu
 
 /* Bytes of data that fit a control slot, a tiny buffer and a small one. */
 enum { COLL_INLINE = SHM_LINE - 16, COLL_TINY = 256, COLL_SMALL = 1024 };
+enum { COLL_ASKED = 512 }; /* maximum bytes of a rank's data whose lines are asked for ahead */
 
 struct coll_slot {
     _Alignas(SHM_LINE) _Atomic uint64_t step;

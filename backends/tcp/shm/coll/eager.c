@@ -13,7 +13,7 @@ static char *eager_data(const struct coll_segment *segment, int rank, uint64_t s
  * has: that one is asked for in any case. */
 static bool has_lines(size_t bytes)
 {
-    return bytes > OWN_LINE - offsetof(struct coll_slot, small) && bytes <= COLL_SMALL;
+    return bytes > OWN_LINE - offsetof(struct coll_slot, small) && bytes <= COLL_ASKED;
 }
 
 void coll_eager_own(const struct coll_segment *segment, const struct coll_op *op, uint64_t step)
