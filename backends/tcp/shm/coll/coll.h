@@ -346,6 +346,9 @@ int coll_read_peer(struct coll_segment *segment, struct coll_op *op, int rank, v
 /* Fills in the rest of the description. */
 void coll_uneven_describe(const struct coll_segment *segment, const tutti_op *op, struct coll_op *made);
 void coll_uneven_post(struct coll_segment *segment, struct coll_op *op);
+/* As coll_eager_own and coll_eager_fetch, for a table and blocks in small buffers. */
+void coll_uneven_own(const struct coll_segment *segment, const struct coll_op *op, uint64_t step);
+void coll_uneven_fetch(const struct coll_segment *segment, const struct coll_op *op, int rank, uint64_t step);
 /* Copies this rank's block for itself, if it has one. */
 void coll_uneven_copy_own(const struct coll_segment *segment, const struct coll_op *op);
 /* Called once the awaited ranks have posted: sets the number of steps.  Returns TUTTI_OK, or MISMATCH if a block's size

@@ -60,6 +60,7 @@ static void own_ahead(const struct coll_segment *segment, const struct coll_op *
     uint64_t step = next_step(op) - 1 + OWN_AHEAD;
     own_line(coll_slot_of(segment, segment->rank, step));
     if (op->path == COLL_EAGER) coll_eager_own(segment, op, step);
+    if (op->path == COLL_UNEVEN) coll_uneven_own(segment, op, step);
 }
 
 /* Asks for the lines that this rank reads from another FETCH_AHEAD steps later, which that one has filled if it runs
@@ -69,6 +70,7 @@ static void fetch_ahead(const struct coll_segment *segment, const struct coll_op
     uint64_t step = step_of(op) + FETCH_AHEAD;
     __builtin_prefetch(coll_slot_of(segment, rank, step));
     if (op->path == COLL_EAGER) coll_eager_fetch(segment, op, rank, step);
+    if (op->path == COLL_UNEVEN) coll_uneven_fetch(segment, op, rank, step);
 }
 
 /* Fills this rank's buffers for the next step. */

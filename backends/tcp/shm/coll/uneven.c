@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "tcp/shm/coll/parts.h"
+#include "tcp/shm/own_line.h"
 
 enum {
     READ_MIN = 16 << 10, /* mean bytes of a block from which ranks with a core each prefer to read memory */
@@ -183,6 +184,27 @@ static size_t offset_of(const struct coll_segment *segment, const struct coll_op
     if (op->parts > 0) return (size_t)(coll_parts_at(segment, op, 0) - coll_fragment_of(segment, 0, op->first));
     bool behind_table = op->uneven.place == (has_small_table(segment, op) ? COLL_IN_SMALL : COLL_IN_EAGER);
     return behind_table ? table_bytes(segment, op) : 0;
+}
+
+/* ---- lines ahead ----------------------------------------------------------------------------------------------- */
+
+void coll_uneven_own(const struct coll_segment *segment, const struct coll_op *op, uint64_t step)
+{
+    size_t bytes = add(table_bytes(segment, op), op->in_bytes);
+    if (op->has_input && op->uneven.place == COLL_IN_SMALL && bytes <= COLL_ASKED)
+        own_lines(coll_small_of(segment, segment->rank, step), bytes);
+}
+
+void coll_uneven_fetch(const struct coll_segment *segment, const struct coll_op *op, int rank, uint64_t step)
+{
+    if (!op->uneven.reads_first) return;
+    size_t table = table_bytes(segment, op), bytes = out_block(op, rank).bytes;
+    if (table > COLL_ASKED || bytes > COLL_ASKED) return;
+    /* Of a scatter's blocks, those before this rank's, without the root's own, are assumed to have its size. */
+    size_t i = op->kind == TUTTI_GATHER ? 0 : (size_t)segment->rank, before = i - (i > (size_t)rank);
+    const char *small = coll_small_of(segment, rank, step);
+    fetch_lines(small + i * sizeof(struct entry), sizeof(struct entry));
+    if (table + (before + 1) * bytes <= COLL_SMALL) fetch_lines(small + table + before * bytes, bytes);
 }
 
 /* ---- posting -------------------------------------------------------------------------------------------------- */
