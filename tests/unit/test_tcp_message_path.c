@@ -200,6 +200,76 @@ static void test_endless_round(void **state)
     assert_in_range(count(10000, 40000, false, TRANSPORT_READ), 9500, 10000);
 }
 
+/* The higher rank takes the path of the lower one's messages of the same class, if it can, but not for long. */
+static void test_follows_the_lower_rank(void **state)
+{
+    enum { BYTES = 40000 };
+    (void)state;
+    open_shm();
+    shm.local_rank = 1;
+    assert_int_equal(path_of(BYTES, true, false), TRANSPORT_EAGER);
+    shm_hear_path(&shm, 0, BYTES, TRANSPORT_READ);
+    assert_int_equal(path_of(2 * BYTES, true, true), TRANSPORT_READ); /* the usual path of another class */
+    uint64_t calls = peer.messages[choice_class(BYTES)].calls;
+    assert_int_equal(count(ROUND_MAX, BYTES, false, TRANSPORT_READ), ROUND_MAX);
+    assert_int_equal(peer.messages[choice_class(BYTES)].calls, calls);
+    assert_int_equal(path_of(BYTES, true, false), TRANSPORT_EAGER);
+
+    shm_hear_path(&shm, 0, BYTES, TRANSPORT_WRITE);
+    assert_int_equal(path_of(BYTES, true, false), TRANSPORT_EAGER); /* it is not blocked */
+    assert_int_equal(path_of(BYTES, true, true), TRANSPORT_WRITE);
+    assert_non_null(strstr(shm_explain_message(&shm, BYTES, NULL), "; message"));
+    shm_hear_path(&shm, 0, BYTES, TRANSPORT_OFFER);
+    assert_int_equal(path_of(BYTES, true, false), TRANSPORT_EAGER); /* ranks that share cores offer */
+    shm_hear_path(&shm, 0, BYTES, TRANSPORT_READ);
+    assert_non_null(strstr(shm_explain_message(&shm, BYTES, NULL), "as rank 0 does, which measures"));
+}
+
+static void test_the_lower_rank_leads(void **state)
+{
+    (void)state;
+    open_shm();
+    struct shm_peer both[2] = {{.rank = 0}, {.rank = 1}};
+    shm.peer = both;
+    shm.n = 2;
+    shm_hear_path(&shm, 1, 40000, TRANSPORT_READ);
+    assert_null(both[1].messages);
+    shm.local_rank = 1;
+    shm.shares_cores = true;
+    shm_hear_path(&shm, 0, 40000, TRANSPORT_READ); /* nothing is measured there */
+    assert_null(both[0].messages);
+}
+
+/* Two ranks exchange messages, each of which takes 10 us by reading both ways, 12 eagerly, and 17 if they differ. */
+static void test_both_find_the_fastest(void **state)
+{
+    enum { ROUNDS = 1000, BYTES = 40000 };
+    struct shm_peer of_rank[2][2] = {{{.rank = 0}, {.rank = 1}}, {{.rank = 0}, {.rank = 1}}};
+    struct shm ends[2];
+    int path[2], reads = 0;
+    (void)state;
+    open_shm();
+    for (int i = 0; i < 2; i++) {
+        ends[i] = shm;
+        ends[i].local_rank = i;
+        ends[i].peer = of_rank[i];
+    }
+    tutti_request request = {.bytes = BYTES};
+    for (int i = 0; i < 20; i++, ends[1].turns++) /* its spans of calls end at other rounds than rank 0's */
+        shm_choose_path(&ends[1], 0, &request, true, false, NULL);
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < 2; i++) {
+            ends[i].turns++;
+            path[i] = (int)shm_choose_path(&ends[i], 1 - i, &request, true, false, NULL);
+        }
+        for (int i = 0; i < 2; i++) shm_hear_path(&ends[i], 1 - i, BYTES, (enum transport_path)path[1 - i]);
+        clock_ns += path[0] != path[1] ? 17000 : path[0] == TRANSPORT_READ ? 10000 : 12000;
+        reads += path[0] == TRANSPORT_READ && path[1] == TRANSPORT_READ;
+    }
+    assert_in_range(reads, ROUNDS * 9 / 10, ROUNDS);
+    for (int i = 0; i < 2; i++) free(of_rank[i][1 - i].messages);
+}
+
 static void test_explains(void **state)
 {
     (void)state;
@@ -247,10 +317,17 @@ static void test_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_first_messages),  cmocka_unit_test(test_shared_cores),
-        cmocka_unit_test(test_the_fastest_one), cmocka_unit_test(test_not_blocked),
-        cmocka_unit_test(test_rounds),          cmocka_unit_test(test_endless_round),
-        cmocka_unit_test(test_explains),        cmocka_unit_test(test_what_is_not_possible),
+        cmocka_unit_test(test_first_messages),
+        cmocka_unit_test(test_shared_cores),
+        cmocka_unit_test(test_the_fastest_one),
+        cmocka_unit_test(test_not_blocked),
+        cmocka_unit_test(test_rounds),
+        cmocka_unit_test(test_endless_round),
+        cmocka_unit_test(test_follows_the_lower_rank),
+        cmocka_unit_test(test_the_lower_rank_leads),
+        cmocka_unit_test(test_both_find_the_fastest),
+        cmocka_unit_test(test_explains),
+        cmocka_unit_test(test_what_is_not_possible),
         cmocka_unit_test(test_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -379,6 +379,54 @@ static void test_offers(void **state)
     }
 }
 
+static int n_heard;
+static enum transport_path heard;
+
+static void hear(struct transport *transport, int32_t rank, size_t bytes, enum transport_path path)
+{
+    (void)transport;
+    assert_int_equal(rank, 1);
+    assert_int_equal(bytes, 6);
+    heard = path;
+    n_heard++;
+}
+
+/* The transport learns by which path a message comes, unless every message of that size takes it, or the sender did not
+ * wait for an answer to its RTS. */
+static void test_tells_paths(void **state)
+{
+    static const struct {
+        struct transport_header header;
+        int n_heard;
+        enum transport_path path;
+    } cases[] = {{{.kind = KIND_EAGER, .bytes = 6}, 1, TRANSPORT_EAGER},
+                 {{.kind = KIND_EAGER, .bytes = 5}, 0, 0},
+                 {{.kind = KIND_RTS, .bytes = 6, .id = 1}, 1, TRANSPORT_WRITE},
+                 {{.kind = KIND_EAGER, .bytes = 6, .ref = 1}, 0, 0},
+                 {{.kind = KIND_RTS_READ, .bytes = 6, .id = 2, .ref = 1}, 1, TRANSPORT_READ},
+                 {{.kind = KIND_RTS_READ, .bytes = 6, .id = 3, .ref = 1, .flags = KIND_OFFER}, 1, TRANSPORT_OFFER},
+                 {{.kind = KIND_CTS, .bytes = 6, .id = 4}, 0, 0}};
+    struct transport_ops ops = stub_ops;
+    struct transport hearing = {.ops = &ops, .copies_out = true, .eager_certain = 5};
+    struct proto proto;
+    struct proto_group group;
+    (void)state;
+    ops.hear = hear;
+    open_rank(&proto, &group);
+    proto.peer[1].transport = &hearing;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct transport_header header = cases[i].header;
+        header.source = 1;
+        header.group = OURS;
+        n_heard = 0;
+        assert_true(
+            proto_events.message(&proto, &hearing, &header, "data6", header.kind == KIND_EAGER ? header.bytes : 0));
+        assert_int_equal(n_heard, cases[i].n_heard);
+        if (n_heard > 0) assert_int_equal(heard, cases[i].path);
+    }
+    close_rank(&proto, &group);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -394,6 +442,7 @@ int main(void)
         cmocka_unit_test(test_polls_for_any),
         cmocka_unit_test(test_offered),
         cmocka_unit_test(test_offers),
+        cmocka_unit_test(test_tells_paths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -159,6 +159,8 @@ struct transport_ops {
      * sender waits for this message alone.  row: the core's row for it, or NULL. */
     enum transport_path (*choose)(struct transport *transport, int32_t rank, const tutti_request *request,
                                   bool may_eager, bool blocked, const tutti_path_row *row);
+    /* Tells by which path a message of more than eager_certain bytes comes from rank.  NULL: of no use. */
+    void (*hear)(struct transport *transport, int32_t rank, size_t bytes, enum transport_path path);
 
     /* Reads `bytes` of a request's message, from offset `at` on.  The message begins at `from` in the peer's memory.
      * The last part counts only if the peer has not withdrawn the message.  Returns false after a failure, which has

@@ -370,6 +370,29 @@ static void update_credit(struct proto_peer *peer, uint64_t credit)
     if (credit - peer->eager_credited <= peer->eager_sent - peer->eager_credited) peer->eager_credited = credit;
 }
 
+/* Tells the transport which path the sender has chosen. */
+static void tell_path(struct transport *transport, const struct transport_header *header)
+{
+    bool follows_rts = header->kind == KIND_EAGER && header->ref != 0; /* another path was chosen */
+    if (transport->ops->hear == NULL || follows_rts) return;
+    enum transport_path path = TRANSPORT_EAGER;
+    if (header->kind == KIND_RTS) path = TRANSPORT_WRITE;
+    if (header->kind == KIND_RTS_READ) path = header->flags & KIND_OFFER ? TRANSPORT_OFFER : TRANSPORT_READ;
+    if (header->kind == KIND_EAGER || path != TRANSPORT_EAGER)
+        transport->ops->hear(transport, peer_of(header), header->bytes, path);
+}
+
+/* Not inline, for the same reason as handle_other. */
+static __attribute__((noinline)) void handle_large(struct proto *proto, const struct transport_header *header,
+                                                   const void *payload)
+{
+    tell_path(proto->peer[peer_of(header)].transport, header);
+    if (header->kind == KIND_EAGER)
+        handle_eager(proto, header, payload);
+    else
+        handle_other(proto, header, payload);
+}
+
 static bool on_message(void *user, const struct transport *from, const struct transport_header *header,
                        const void *payload, size_t bytes)
 {
@@ -380,7 +403,9 @@ static bool on_message(void *user, const struct transport *from, const struct tr
     peer->silent_ns = 0;
     transport_count_received(from, bytes);
     if (header->credit != peer->eager_credited) update_credit(peer, header->credit);
-    if (header->kind == KIND_EAGER)
+    if (header->bytes > from->eager_certain)
+        handle_large(proto, header, payload);
+    else if (header->kind == KIND_EAGER)
         handle_eager(proto, header, payload);
     else
         handle_other(proto, header, payload);

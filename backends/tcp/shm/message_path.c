@@ -6,6 +6,11 @@
  * A message alone cannot be timed: a copy into the ring ends before the receiver begins its own, and a message that is
  * to be read costs its sender nothing.  What is timed is a round: the messages that follow each other without a wait,
  * from the first of them to the first of the next round.  That includes the wait, and so the peer's work.
+ *
+ * Ranks that exchange messages take the same path both ways.  If one rank alone took another path, one of the two would
+ * do most of the work, so a rank that measures alone would often find that path slow, although it is the fastest for
+ * both.  So the lower rank measures, and the other one follows the path of the last message that it got, unless it
+ * has sent ROUND_MAX messages since.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,6 +78,32 @@ static void begin_round(struct shm *shm, struct shm_messages *messages, unsigned
     messages->n_timed = 0;
 }
 
+/* True if the path is measured.  Where ranks share cores, times say more about the scheduler than about a path. */
+static bool is_measured(const struct shm *shm, size_t bytes)
+{
+    return bytes > SHM_EAGER_MAX && !shm->shares_cores;
+}
+
+void shm_hear_path(struct shm *shm, int local_rank, size_t bytes, enum transport_path path)
+{
+    if (shm->local_rank < local_rank || !is_measured(shm, bytes)) return;
+    struct shm_messages *messages = messages_of(&shm->peer[local_rank], bytes);
+    if (messages == NULL) return;
+    messages->heard = bit(path);
+    messages->follows = ROUND_MAX;
+}
+
+/* Returns the path that the message takes because the peer takes it, as a bit, or 0.  Such a message is not counted,
+ * and the current round is not timed. */
+static unsigned follow(struct shm_messages *messages, unsigned paths)
+{
+    if (messages->follows == 0 || (messages->heard & paths) == 0) return 0;
+    messages->follows--;
+    messages->begin_ns = 0;
+    messages->in_round = 0;
+    return messages->heard;
+}
+
 /* Counts a message, and begins a round or a span. */
 static void count_message(struct shm *shm, struct shm_messages *messages, unsigned paths, size_t bytes, bool blocked)
 {
@@ -85,12 +116,6 @@ static void count_message(struct shm *shm, struct shm_messages *messages, unsign
     messages->calls++;
 }
 
-/* True if the path is measured.  Where ranks share cores, times say more about the scheduler than about a path. */
-static bool is_measured(const struct shm *shm, size_t bytes)
-{
-    return bytes > SHM_EAGER_MAX && !shm->shares_cores;
-}
-
 enum transport_path shm_choose_path(struct shm *shm, int local_rank, const tutti_request *request, bool may_eager,
                                     bool blocked, const tutti_path_row *choice)
 {
@@ -100,7 +125,10 @@ enum transport_path shm_choose_path(struct shm *shm, int local_rank, const tutti
     unsigned paths = find_paths(shm, bytes, may_eager, blocked);
     enum transport_path path = usual_path(shm, local_rank, bytes, paths, blocked);
     struct shm_messages *messages = is_measured(shm, bytes) ? messages_of(&shm->peer[local_rank], bytes) : NULL;
-    if (messages != NULL) {
+    unsigned followed = messages != NULL ? follow(messages, paths) : 0;
+    if (followed != 0) {
+        path = (enum transport_path)__builtin_ctz(followed);
+    } else if (messages != NULL) {
         if (messages->calls == 0) messages->measured.way = (uint8_t)path;
         count_message(shm, messages, paths, bytes, blocked);
         int way = messages->measured.way;
@@ -124,7 +152,9 @@ static int find_busiest(const struct shm *shm, size_t bytes)
     uint64_t most = 0;
     int busiest = shm->local_rank == 0 && shm->n > 1;
     for (int i = 0; i < shm->n; i++) {
-        uint64_t calls = shm->peer[i].messages != NULL ? shm->peer[i].messages[choice_class(bytes)].calls : 0;
+        if (shm->peer[i].messages == NULL) continue;
+        const struct shm_messages *messages = &shm->peer[i].messages[choice_class(bytes)];
+        uint64_t calls = messages->calls + (uint64_t)messages->follows;
         if (calls > most) busiest = i;
         if (calls > most) most = calls;
     }
@@ -145,9 +175,15 @@ const char *shm_explain_message(struct shm *shm, size_t bytes, const tutti_path_
     bool measures = chooses && is_measured(shm, bytes);
     struct shm_messages *messages = measures ? messages_of(&shm->peer[local_rank], bytes) : NULL;
     if (messages == NULL) return describe_path(chooses ? (int)usual : TRANSPORT_EAGER);
+    int peer = (int)shm->peer[local_rank].rank;
+    if (messages->follows > 0 && (messages->heard & paths) != 0) {
+        snprintf(text, sizeof text, "%s, as rank %d does, which measures",
+                 describe_path(__builtin_ctz(messages->heard)), peer);
+        return text;
+    }
     int way = messages->calls > 0 ? messages->measured.way : usual;
     int length = snprintf(text, sizeof text, "%s; message %llu to rank %d", describe_path(way),
-                          (unsigned long long)messages->calls, (int)shm->peer[local_rank].rank);
+                          (unsigned long long)messages->calls, peer);
     choice_print(&messages->measured, names, text + length, sizeof text - (size_t)length);
     return text;
 }

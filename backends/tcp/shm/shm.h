@@ -117,6 +117,8 @@ struct shm_messages {
     uint64_t turn;         /* the turn of the last one */
     int64_t begin_ns;      /* when the current round began, or 0 if it is not timed */
     int in_round, n_timed; /* messages in the current round, and timed rounds in the current span */
+    unsigned heard;        /* the path of the peer's last message, as a bit */
+    int follows;           /* messages that may still follow that one */
 };
 
 struct shm_waiting {
@@ -293,6 +295,8 @@ enum { SHM_EAGER_MAX = 16 << 10 }; /* up to this size, a copy into the ring and 
 /* Implements transport_ops.choose. */
 enum transport_path shm_choose_path(struct shm *shm, int local_rank, const tutti_request *request, bool may_eager,
                                     bool blocked, const tutti_path_row *choice);
+/* Implements transport_ops.hear. */
+void shm_hear_path(struct shm *shm, int local_rank, size_t bytes, enum transport_path path);
 /* Returns text about the path of a message whose sender is not blocked, for tutti_backend.explain.  The text is valid
  * until this thread's next call. */
 const char *shm_explain_message(struct shm *shm, size_t bytes, const tutti_path_row *choice);

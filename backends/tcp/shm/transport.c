@@ -112,6 +112,12 @@ static enum transport_path choose(struct transport *transport, int32_t rank, con
     return shm_choose_path(shm, shm->local_rank_of[rank], request, may_eager, blocked, row);
 }
 
+static void hear(struct transport *transport, int32_t rank, size_t bytes, enum transport_path path)
+{
+    struct shm *shm = shm_of(transport);
+    shm_hear_path(shm, shm->local_rank_of[rank], bytes, path);
+}
+
 /* Reads a part of a message into the request's memory, or reduces it there if the request asks for that. */
 static bool read_part(struct shm *shm, int local_rank, const tutti_request *request, size_t at, uint64_t from,
                       size_t bytes)
@@ -231,6 +237,7 @@ static const struct transport_ops ops = {.reaches = reaches,
                                          .unwrite = unwrite,
                                          .cut = cut,
                                          .choose = choose,
+                                         .hear = hear,
                                          .read = read_message,
                                          .poll = poll_peer,
                                          .progress = progress,
