@@ -373,13 +373,22 @@ static void update_credit(struct proto_peer *peer, uint64_t credit)
 /* Tells the transport which path the sender has chosen. */
 static void tell_path(struct transport *transport, const struct transport_header *header)
 {
-    bool follows_rts = header->kind == KIND_EAGER && header->ref != 0; /* another path was chosen */
-    if (transport->ops->hear == NULL || follows_rts) return;
     enum transport_path path = TRANSPORT_EAGER;
-    if (header->kind == KIND_RTS) path = TRANSPORT_WRITE;
-    if (header->kind == KIND_RTS_READ) path = header->flags & KIND_OFFER ? TRANSPORT_OFFER : TRANSPORT_READ;
-    if (header->kind == KIND_EAGER || path != TRANSPORT_EAGER)
-        transport->ops->hear(transport, peer_of(header), header->bytes, path);
+    if (transport->ops->hear == NULL) return;
+    switch (header->kind) {
+    case KIND_EAGER:
+        if (header->ref != 0) return; /* its RTS had another one */
+        break;
+    case KIND_RTS:
+        path = TRANSPORT_WRITE;
+        break;
+    case KIND_RTS_READ:
+        path = header->flags & KIND_OFFER ? TRANSPORT_OFFER : TRANSPORT_READ;
+        break;
+    default:
+        return;
+    }
+    transport->ops->hear(transport, peer_of(header), header->bytes, path);
 }
 
 /* Not inline, for the same reason as handle_other. */
