@@ -712,7 +712,8 @@ static inline int tutti_monitored_barrier(const tutti_opts *opts)
  *   and unchanged, and the message may still be received.
  * - A receive that times out while it takes a message loses it.  The sender then gets ABORTED ("withdrew its receive"),
  *   or TUTTI_OK if all of the message was in flight.  With TUTTI_NOW this happens only to messages that cannot be taken
- *   at once: above 64 KiB between hosts or from a blocked sender, and above 4 MiB.  Use tutti_iprobe or tutti_irecv.
+ *   at once: above 64 KiB between hosts or from a blocked sender, above 4 MiB, and all that TUTTI_ALGO sends by fifo.
+ *   Use tutti_iprobe or tutti_irecv.
  *
  * Errors: those common to all operations. */
 static inline int tutti_send(tutti_tensor tensor, int dst, const tutti_opts *opts)
