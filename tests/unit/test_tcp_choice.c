@@ -146,6 +146,47 @@ static void test_first_span_does_not_count(void **state)
     assert_true((count[0] + count[2] - 8) * REPAY <= count[1]);
 }
 
+/* A class above 256 KiB begins without the ways that were far slower in one up to three classes below. */
+static void test_starts_from_a_smaller_class(void **state)
+{
+    enum { SMALL = ALIKE_FROM, LARGE = SMALL + ALIKE };
+    static const int small[3] = {1000, 900, 4000}, alike[3] = {8000, 7200, 32000}, other[3] = {8000, 9000, 5000};
+    struct choice classes[CHOICE_CLASSES] = {0}, *large = &classes[LARGE];
+    int count[3];
+    (void)state;
+    call(&classes[SMALL - 1], ALL, small, 500, count);
+    choice_start(&classes[SMALL], SMALL, sizeof *classes);
+    assert_int_equal(classes[SMALL].ns[2], 0); /* calls count more than bytes there */
+    call(&classes[SMALL], ALL, small, 500, count);
+    choice_start(&classes[LARGE + 1], LARGE + 1, sizeof *classes);
+    assert_int_equal(classes[LARGE + 1].ns[2], 0); /* four classes below */
+
+    choice_start(large, LARGE, sizeof *classes);
+    assert_true(large->ns[0] == 0 && large->ns[1] == 0 && large->ns[2] > 30000);
+    call(large, ALL, alike, 500, count);
+    assert_int_equal(large->way, 1);
+    assert_int_equal(count[2], 0);
+
+    *large = (struct choice){0};
+    choice_start(large, LARGE, sizeof *classes);
+    call(large, ALL, other, 2 * TRY_FIRST, count); /* the way is tried, and is the fastest here */
+    assert_int_equal(large->way, 2);
+}
+
+/* The next lower class in which a way has been timed counts. */
+static void test_starts_from_the_next_class(void **state)
+{
+    struct choice classes[CHOICE_CLASSES] = {0};
+    (void)state;
+    classes[ALIKE_FROM] = (struct choice){.ns = {4000, 900}, .rounds = {1, 1}, .calls = 100};
+    classes[ALIKE_FROM + 1] = (struct choice){.ns = {9000}, .rounds = {1}, .calls = SPAN_MIN};
+    choice_start(&classes[ALIKE_FROM + 2], ALIKE_FROM + 2, sizeof *classes);
+    assert_int_equal(classes[ALIKE_FROM + 2].ns[0], 16000);
+    classes[ALIKE_FROM + 1] = (struct choice){.ns = {9000, 1500}, .rounds = {1, 1}, .calls = SPAN_MIN + 1};
+    choice_start(&classes[ALIKE_FROM + 2], ALIKE_FROM + 2, sizeof *classes);
+    assert_int_equal(classes[ALIKE_FROM + 2].ns[0], 18000);
+}
+
 /* The longest time of a span does not count, if there are more than two. */
 static void test_longest_is_left_out(void **state)
 {
@@ -218,6 +259,8 @@ int main(void)
         cmocka_unit_test(test_a_change_is_noticed),
         cmocka_unit_test(test_noise),
         cmocka_unit_test(test_first_span_does_not_count),
+        cmocka_unit_test(test_starts_from_a_smaller_class),
+        cmocka_unit_test(test_starts_from_the_next_class),
         cmocka_unit_test(test_longest_is_left_out),
         cmocka_unit_test(test_ways_differ),
         cmocka_unit_test(test_sizes),

@@ -146,6 +146,17 @@ static void test_the_fastest_one(void **state)
     }
 }
 
+/* A larger class does not try a path that was far slower in a smaller one. */
+static void test_a_larger_class(void **state)
+{
+    (void)state;
+    open_shm();
+    path_ns[TRANSPORT_READ] = 9000;
+    path_ns[TRANSPORT_WRITE] = 40000;
+    assert_int_not_equal(count(200, 1 << 20, true, TRANSPORT_WRITE), 0);
+    assert_int_equal(count(200, 8 << 20, true, TRANSPORT_WRITE), 0);
+}
+
 /* A sender that is not blocked does not copy through the FIFO, whatever the blocked ones found. */
 static void test_not_blocked(void **state)
 {
@@ -320,6 +331,7 @@ int main(void)
         cmocka_unit_test(test_first_messages),
         cmocka_unit_test(test_shared_cores),
         cmocka_unit_test(test_the_fastest_one),
+        cmocka_unit_test(test_a_larger_class),
         cmocka_unit_test(test_not_blocked),
         cmocka_unit_test(test_rounds),
         cmocka_unit_test(test_endless_round),

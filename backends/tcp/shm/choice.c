@@ -10,7 +10,9 @@ enum {
     REPAY = 16,           /* calls of the best way for each call's time that another one has taken longer */
     TRY_FIRST = 1000,     /* calls from a calibration to the first trial */
     TRY_LAST = 16000,     /* maximum calls between two trials, and between two calibrations */
-    FAR_TURNS = 8         /* every eighth trial is of a way that is FAR slower */
+    FAR_TURNS = 8,        /* every eighth trial is of a way that is FAR slower */
+    ALIKE = 3,            /* classes above a class in which its ways most likely compare as they do there */
+    ALIKE_FROM = 7        /* the lowest such class: 256 KiB */
 };
 
 /* Ratios of two times, in eighths. */
@@ -101,6 +103,24 @@ static void update(struct choice *choice, uint64_t ns, bool is_best)
     bool drifts = exceeds(ns, before, DRIFT) || exceeds(before, ns, DRIFT);
     *known = drifts ? ns : (3 * before + ns) / 4;
     if (drifts && is_best) restart(choice);
+}
+
+/* An estimate counts as a first round.  The others are not taken over: a best way that is slower than assumed would be
+ * taken until three spans have shown that. */
+void choice_start(struct choice *choice, int class, size_t stride)
+{
+    for (int below = 1; below <= ALIKE && class - below >= ALIKE_FROM; below++) {
+        const struct choice *smaller = (const void *)((const char *)choice - (size_t)below * stride);
+        int best = find_best(smaller, ~0u), first_span = choice_short_span((size_t)CHOICE_MIN << (class - below));
+        if (best < 0 || smaller->calls <= (uint64_t)first_span) continue; /* nothing has been timed there */
+        for (int i = 0; i < CHOICE_WAYS; i++) {
+            if (!exceeds(smaller->ns[i], smaller->ns[best], FAR)) continue;
+            choice->ns[i] = choice->longest[i] = smaller->ns[i] << below;
+            choice->rounds[i] = 1;
+        }
+        choice->trials = FAR_TURNS - 2; /* the first trial is of such a way */
+        return;
+    }
 }
 
 /* ---- picking ----------------------------------------------------------------------------------------------- */

@@ -46,6 +46,11 @@ static inline int choice_class(size_t bytes)
  * last one of these. */
 int choice_short_span(size_t bytes);
 
+/* Starts the choice of a size class: ways that take far longer than the best one in a lower class are not timed in its
+ * calibration.  That is the next lower class in which a way has been timed, if it is at most three classes below, and
+ * at least 256 KiB, where bytes count more than calls.  `stride`: the distance of two classes' choices in memory. */
+void choice_start(struct choice *choice, int class, size_t stride);
+
 /* Adds the time of a call in the current span. */
 void choice_add(struct choice *choice, int64_t ns);
 

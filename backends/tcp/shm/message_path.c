@@ -129,7 +129,10 @@ enum transport_path shm_choose_path(struct shm *shm, int local_rank, const tutti
     if (followed != 0) {
         path = (enum transport_path)__builtin_ctz(followed);
     } else if (messages != NULL) {
-        if (messages->calls == 0) messages->measured.way = (uint8_t)path;
+        if (messages->calls == 0) {
+            messages->measured.way = (uint8_t)path;
+            choice_start(&messages->measured, choice_class(bytes), sizeof *messages);
+        }
         count_message(shm, messages, paths, bytes, blocked);
         int way = messages->measured.way;
         if ((paths >> way & 1) != 0) path = (enum transport_path)way;

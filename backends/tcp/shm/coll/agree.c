@@ -29,9 +29,15 @@ static _Atomic uint64_t *word_of(const struct coll_segment *segment, const struc
     return &segment->words[class - segment->classes];
 }
 
+/* Returns the size class. */
+static int size_class(const struct coll_segment *segment, const struct coll_class *class)
+{
+    return (int)(class - segment->classes) % CHOICE_CLASSES;
+}
+
 static int short_span(const struct coll_segment *segment, const struct coll_class *class)
 {
-    return choice_short_span((size_t)CHOICE_MIN << (class - segment->classes) % CHOICE_CLASSES);
+    return choice_short_span((size_t)CHOICE_MIN << size_class(segment, class));
 }
 
 /* The way may have been published for calls that can take other ways. */
@@ -48,6 +54,7 @@ void coll_agree_start(const struct coll_segment *segment, struct coll_op *op)
     if (class->calls == 0) {
         class->end = timed + 1;
         class->way = class->measured.way = op->usual;
+        choice_start(&class->measured, size_class(segment, class), sizeof *class);
     }
     use_way(segment, op);
     op->left = class->end - class->calls;
