@@ -105,19 +105,32 @@ static void test_both_take_the_same_way(void **state)
     for (int path = COLL_EAGER; path <= COLL_DIRECT; path++) assert_in_range(count[COLL_WAY(path, 0)], 100, OPS);
 }
 
+/* Opens a segment whose rank 0 has the clock that reductions advance. */
+static void open_timed(struct end *end, struct coll_segment *coll, tutti_host *timed)
+{
+    *timed = ends_host;
+    if (end->shm.local_rank == 0) timed->now_ns = made_up_ns, timed->reduce_many = reduce_in_time;
+    end->shm.config.host = timed;
+    open_one(end, coll);
+}
+
+/* Makes the clock follow the way of all_reduces of this size. */
+static void time_all_reduce(const struct coll_segment *coll, size_t bytes)
+{
+    if (coll->rank == 0) current = &coll->classes[TUTTI_ALL_REDUCE * CHOICE_CLASSES + choice_class(bytes)];
+}
+
 /* The fastest way is found, and another one after a change.  */
 static void *run_alike(void *argument)
 {
     static const int changes[] = {COLL_WAY(COLL_DIRECT, 0), COLL_WAY(COLL_PIPELINED, 1), COLL_WAY(COLL_LOCKSTEP, 0)};
     struct end *end = argument;
     struct coll_segment coll;
-    tutti_host timed = ends_host;
+    tutti_host timed;
     int rank = end->shm.local_rank;
-    if (rank == 0) timed.now_ns = made_up_ns, timed.reduce_many = reduce_in_time;
-    end->shm.config.host = &timed;
-    open_one(end, &coll);
+    open_timed(end, &coll, &timed);
     uint64_t call = 0;
-    if (rank == 0) current = &coll.classes[TUTTI_ALL_REDUCE * CHOICE_CLASSES + choice_class(NUMEL_MOST * 8)];
+    time_all_reduce(&coll, NUMEL_MOST * 8);
     for (int i = 0; i < 3; i++) {
         int way = -1;
         if (rank == 0) fastest = changes[i];
@@ -145,12 +158,10 @@ static void *run_beside(void *argument)
     struct end *end = argument;
     struct coll_segment coll;
     struct coll_list running = LIST_HEAD_INITIALIZER(running);
-    tutti_host timed = ends_host;
+    tutti_host timed;
     int rank = end->shm.local_rank, span = choice_short_span(BESIDE_MIN);
-    if (rank == 0) timed.now_ns = made_up_ns, timed.reduce_many = reduce_in_time;
-    end->shm.config.host = &timed;
-    open_one(end, &coll);
-    if (rank == 0) current = &coll.classes[TUTTI_ALL_REDUCE * CHOICE_CLASSES + choice_class(BESIDE_MIN)];
+    open_timed(end, &coll, &timed);
+    time_all_reduce(&coll, BESIDE_MIN);
     if (rank == 0) fastest = COLL_WAY(COLL_PIPELINED, 0);
     for (int call = 0; call < CALLS && end->lost == 0; call++) {
         tutti_tensor tensor = {both[rank], NUMEL, TUTTI_INT64, {TUTTI_CPU, 0}};
@@ -179,18 +190,15 @@ static void *run_larger(void *argument)
     struct end *end = argument;
     struct coll_segment coll;
     struct coll_list running = LIST_HEAD_INITIALIZER(running);
-    tutti_host timed = ends_host;
+    tutti_host timed;
     int rank = end->shm.local_rank;
-    if (rank == 0) timed.now_ns = made_up_ns, timed.reduce_many = reduce_in_time;
-    end->shm.config.host = &timed;
-    open_one(end, &coll);
+    open_timed(end, &coll, &timed);
     if (rank == 0) fastest = COLL_WAY(COLL_PIPELINED, 0);
     for (int call = 0; call < CALLS && end->lost == 0; call++) {
         bool larger = call >= SMALLER;
         tutti_tensor tensor = {both[rank], larger ? NUMEL : NUMEL / 2, TUTTI_INT64, {TUTTI_CPU, 0}};
         tutti_op op = make_op(&coll, TUTTI_ALL_REDUCE, 0, &tensor);
-        if (rank == 0)
-            current = &coll.classes[TUTTI_ALL_REDUCE * CHOICE_CLASSES + choice_class((size_t)tensor.numel * 8)];
+        time_all_reduce(&coll, (size_t)tensor.numel * 8);
         end->wrong += ends_run_op(end, &coll, &running, &op, (uint64_t)call + 1) != 1;
         const struct coll_op *ended = SLIST_FIRST(&coll.spare);
         bool bypasses = COLL_WAY(ended->path, ended->bypasses) == COLL_WAY(COLL_PIPELINED, 1);

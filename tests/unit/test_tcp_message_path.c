@@ -251,7 +251,8 @@ static void test_the_lower_rank_leads(void **state)
     assert_null(both[0].messages);
 }
 
-/* Two ranks exchange messages, each of which takes 10 us by reading both ways, 12 eagerly, and 17 if they differ. */
+/* Two ranks exchange messages.  A round takes 10 us if both messages are read, 12 us if both are eager, and 17 us if
+ * their paths differ. */
 static void test_both_find_the_fastest(void **state)
 {
     enum { ROUNDS = 1000, BYTES = 40000 };
