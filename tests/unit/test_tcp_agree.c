@@ -159,7 +159,7 @@ static void *run_beside(void *argument)
     struct coll_segment coll;
     struct coll_list running = LIST_HEAD_INITIALIZER(running);
     tutti_host timed;
-    int rank = end->shm.local_rank, span = choice_short_span(BESIDE_MIN);
+    int rank = end->shm.local_rank, span = choice_short_span(choice_class(BESIDE_MIN));
     open_timed(end, &coll, &timed);
     time_all_reduce(&coll, BESIDE_MIN);
     if (rank == 0) fastest = COLL_WAY(COLL_PIPELINED, 0);
@@ -253,7 +253,7 @@ static void test_waits_for_the_word(void **state)
         coll_open(&side[i].coll, &end[i].shm, COLL_FIRST, i, 2, (int32_t[]){0, 1});
         LIST_INIT(&side[i].running);
     }
-    int span = choice_short_span(SMALL * 8);
+    int span = choice_short_span(choice_class(SMALL * 8));
     for (int call = 0; call < span; call++) {
         begin(&side[1]);
         assert_int_equal(side[1].ended, 1);
@@ -300,7 +300,7 @@ static void test_waits_for_the_word_with_free_buffers(void **state)
         side[i].coll.choices = rows;
         side[i].coll.n_choices = 2;
     }
-    for (int call = 0; call < choice_short_span(LARGE * 8); call++)
+    for (int call = 0; call < choice_short_span(choice_class(LARGE * 8)); call++)
         for (int i = 1; i >= 0; i--) begin_of(&side[i], LARGE);
     for (int call = 0; call < 4; call++) {
         begin_of(&side[1], 1);

@@ -14,7 +14,7 @@ enum { BYTES = 64 << 10, ALL = 7 }; /* three ways */
 /* Makes at least n calls.  A call in way i takes ns[i].  Counts the calls of each way. */
 static void call(struct choice *choice, unsigned ways, const int ns[3], int n, int count[3])
 {
-    int least = choice_short_span(BYTES);
+    int least = choice_short_span(choice_class(BYTES));
     memset(count, 0, 3 * sizeof *count);
     if (choice->calls == 0) choice->calls = (uint64_t)least;
     for (int length = least; n > 0; n -= length) {
@@ -34,7 +34,7 @@ static void test_takes_the_fastest(void **state)
         struct choice choice = {0};
         int ns[3] = {1300, 1200, 1250}, count[3];
         ns[best] = 1000;
-        call(&choice, ALL, ns, 100 * choice_short_span(BYTES), count);
+        call(&choice, ALL, ns, 100 * choice_short_span(choice_class(BYTES)), count);
         call(&choice, ALL, ns, 500, count);
         assert_int_equal(choice.way, best);
         call(&choice, ALL, ns, 100000, count);
@@ -51,7 +51,7 @@ static void test_few_calls(void **state)
     (void)state;
     for (int calls = 100; calls < 3000; calls += 100) {
         struct choice choice = {0};
-        int count[3], span = choice_short_span(BYTES);
+        int count[3], span = choice_short_span(choice_class(BYTES));
         call(&choice, ALL, ns, calls, count);
         assert_true((count[1] + count[2] - span) * REPAY <= count[0]);
     }
@@ -118,7 +118,7 @@ static void test_a_change_is_noticed(void **state)
 static void test_noise(void **state)
 {
     struct choice choice = {0};
-    int count[3], shorter = 0, least = choice_short_span(BYTES);
+    int count[3], shorter = 0, least = choice_short_span(choice_class(BYTES));
     uint64_t random = 1;
     (void)state;
     for (int i = 0; i < 10000; i++) {
@@ -229,8 +229,8 @@ static void test_sizes(void **state)
     assert_int_equal(choice_class(2 * CHOICE_MIN - 1), 0);
     assert_int_equal(choice_class(2 * CHOICE_MIN), 1);
     assert_int_equal(choice_class(SIZE_MAX), CHOICE_CLASSES - 1);
-    assert_int_equal(choice_short_span(CHOICE_MIN), SPAN_MAX);
-    assert_int_equal(choice_short_span((size_t)1 << 40), SPAN_MIN);
+    assert_int_equal(choice_short_span(choice_class(CHOICE_MIN)), SPAN_MAX);
+    assert_int_equal(choice_short_span(choice_class((size_t)1 << 40)), SPAN_MIN);
 }
 
 static void test_prints(void **state)

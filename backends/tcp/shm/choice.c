@@ -32,9 +32,9 @@ static bool exceeds(uint64_t ns, uint64_t limit_ns, int eighths)
     return ns * SAME > limit_ns * (uint64_t)eighths;
 }
 
-int choice_short_span(size_t bytes)
+int choice_short_span(int class)
 {
-    size_t calls = SPAN_BYTES / (bytes > 0 ? bytes : 1);
+    size_t calls = SPAN_BYTES / ((size_t)CHOICE_MIN << class);
     return calls < SPAN_MIN ? SPAN_MIN : calls > SPAN_MAX ? SPAN_MAX : (int)calls;
 }
 
@@ -111,7 +111,7 @@ void choice_start(struct choice *choice, int class, size_t stride)
 {
     for (int below = 1; below <= ALIKE && class - below >= ALIKE_FROM; below++) {
         const struct choice *smaller = (const void *)((const char *)choice - (size_t)below * stride);
-        int best = find_best(smaller, ~0u), first_span = choice_short_span((size_t)CHOICE_MIN << (class - below));
+        int best = find_best(smaller, ~0u), first_span = choice_short_span(class - below);
         if (best < 0 || smaller->calls <= (uint64_t)first_span) continue; /* nothing has been timed there */
         for (int i = 0; i < CHOICE_WAYS; i++) {
             if (!exceeds(smaller->ns[i], smaller->ns[best], FAR)) continue;

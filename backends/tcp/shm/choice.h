@@ -42,9 +42,9 @@ static inline int choice_class(size_t bytes)
     return c < CHOICE_CLASSES ? c : CHOICE_CLASSES - 1;
 }
 
-/* Returns the calls of a short span.  In every span, that many calls at its end are measured, but not the first and the
- * last one of these. */
-int choice_short_span(size_t bytes);
+/* Returns the calls of a short span of a size class.  In every span, that many calls at its end are measured, but not
+ * the first and the last one of these. */
+int choice_short_span(int class);
 
 /* Starts the choice of a size class: ways that take far longer than the best one in a lower class are not timed in its
  * calibration.  That is the next lower class in which a way has been timed, if it is at most three classes below, and

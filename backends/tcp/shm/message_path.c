@@ -107,7 +107,7 @@ static unsigned follow(struct shm_messages *messages, unsigned paths)
 /* Counts a message, and begins a round or a span. */
 static void count_message(struct shm *shm, struct shm_messages *messages, unsigned paths, size_t bytes, bool blocked)
 {
-    int shortest = choice_short_span((size_t)CHOICE_MIN << choice_class(bytes));
+    int shortest = choice_short_span(choice_class(bytes));
     if (messages->calls == 0) messages->end = (uint64_t)shortest;
     if (blocked || messages->turn != shm->turns || messages->in_round == ROUND_MAX)
         begin_round(shm, messages, paths, shortest);

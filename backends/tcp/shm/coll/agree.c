@@ -37,7 +37,7 @@ static int size_class(const struct coll_segment *segment, const struct coll_clas
 
 static int short_span(const struct coll_segment *segment, const struct coll_class *class)
 {
-    return choice_short_span((size_t)CHOICE_MIN << size_class(segment, class));
+    return choice_short_span(size_class(segment, class));
 }
 
 /* The way may have been published for calls that can take other ways. */
