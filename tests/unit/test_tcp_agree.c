@@ -1,4 +1,5 @@
 /* backends/tcp/shm/coll/agree.c: two ranks take the same way in every operation, whatever rank 0 measures. */
+#include <sched.h>
 #include <unistd.h>
 
 #include "unit/shm_ends.h"
@@ -148,6 +149,104 @@ static void test_takes_the_fastest(void **state)
     struct end end[2];
     (void)state;
     ends_open_and_run(end, run_alike);
+}
+
+/* Each rank's own clock, which its reductions alone advance: by ns per element on the usual way, and on the one with
+ * non-temporal stores. */
+static _Thread_local int64_t own_clock_ns;
+static _Thread_local int own_cost_ns[2];
+static _Thread_local const struct coll_class *own_class;
+
+static int64_t own_ns(void)
+{
+    return own_clock_ns;
+}
+
+static void reduce_in_own_time(tutti_dtype dtype, tutti_reduce_op op, void *data, const void *const *src, int32_t n_src,
+                               int64_t n)
+{
+    own_clock_ns += n * own_cost_ns[COLL_BYPASSES(own_class->way)];
+    ends_add(dtype, op, data, src, n_src, n);
+}
+
+/* Ranks that share cores compare the work of all of them on their cores, or that of the busier one. */
+static void run_working(struct end *end, int n_cores)
+{
+    static const struct {
+        int usual[2], stores[2]; /* of each rank */
+        bool bypasses[2];        /* on one core and on two */
+    } turns[] = {
+        {{10, 10}, {12, 0}, {true, false}}, {{0, 90}, {30, 30}, {true, true}},  {{10, 10}, {90, 90}, {false, false}},
+        {{90, 90}, {30, 30}, {true, true}}, {{10, 10}, {9, 9}, {false, false}},
+    };
+    struct coll_segment coll;
+    tutti_host host = ends_host;
+    int rank = end->shm.local_rank;
+    uint64_t call = 0;
+    host.now_ns = own_ns, host.reduce_many = reduce_in_own_time;
+    end->shm.config.host = &host;
+    end->shm.shares_cores = true;
+    cpu_set_t *cores = &shm_rank_at(&end->shm, rank)->cores;
+    CPU_ZERO(cores);
+    for (int i = 0; i < n_cores; i++) CPU_SET(i, cores);
+    open_one(end, &coll);
+    own_class = &coll.classes[TUTTI_ALL_REDUCE * CHOICE_CLASSES + choice_class(NUMEL_MOST * 8)];
+    for (size_t i = 0; i < sizeof turns / sizeof *turns; i++) {
+        int way = -1;
+        own_cost_ns[0] = turns[i].usual[rank], own_cost_ns[1] = turns[i].stores[rank];
+        for (int k = 0; k < 20000 && end->wrong == 0 && end->lost == 0; k++) {
+            own_clock_ns += 1000000 * (k % 7); /* between operations, which counts as little as waiting */
+            way = run_one(end, &coll, TUTTI_ALL_REDUCE, 0, NUMEL_MOST, call++);
+        }
+        end->wrong += way != COLL_WAY(COLL_PIPELINED, turns[i].bypasses[n_cores - 1]);
+    }
+    coll_close(&coll);
+}
+
+static void *run_on_one_core(void *argument)
+{
+    run_working(argument, 1);
+    return NULL;
+}
+
+static void *run_on_two_cores(void *argument)
+{
+    run_working(argument, 2);
+    return NULL;
+}
+
+static void test_compares_work(void **state)
+{
+    struct end end[2];
+    (void)state;
+    ends_open_and_run(end, run_on_one_core);
+    ends_open_and_run(end, run_on_two_cores);
+}
+
+/* Counts that no correct rank stores do no harm. */
+static void test_a_faulty_count(void **state)
+{
+    static const uint64_t counts[] = {0, 1, UINT64_MAX, INT64_MAX, UINT64_MAX / 5 * 4};
+    struct end end[2];
+    struct coll_segment coll;
+    struct coll_op op = {.kind = TUTTI_BROADCAST, .in_bytes = 64 << 10, .bytes = 64 << 10};
+    (void)state;
+    ends_open(end, 2);
+    end[0].shm.shares_cores = true;
+    coll_open(&coll, &end[0].shm, COLL_FIRST, 0, 2, (int32_t[]){0, 1});
+    op.ways = 1u << COLL_WAY(COLL_PIPELINED, 0) | 1u << COLL_WAY(COLL_PIPELINED, 1);
+    op.usual = COLL_WAY(COLL_PIPELINED, 0);
+    op.class = coll_class_of(&coll, &op);
+    for (uint64_t i = 0; i < 1000; i++) {
+        coll_agree_start(&coll, &op);
+        op.class->calls++;
+        atomic_store(work_of(&coll, op.class, 1), counts[i % 5]);
+        if (op.agrees) coll_agree(&coll, &op);
+        assert_int_equal(op.path, COLL_PIPELINED);
+        assert_true(op.class->end >= op.class->calls);
+    }
+    coll_close(&coll);
+    ends_close(end, 2);
 }
 
 /* Large asynchronous operations of ranks without spare cores: direct after the first span, though it is not fastest. */
@@ -346,7 +445,8 @@ int main(void)
         cmocka_unit_test(test_both_take_the_same_way), cmocka_unit_test(test_takes_the_fastest),
         cmocka_unit_test(test_leaves_cores),           cmocka_unit_test(test_learns_from_a_smaller_class),
         cmocka_unit_test(test_waits_for_the_word),     cmocka_unit_test(test_waits_for_the_word_with_free_buffers),
-        cmocka_unit_test(test_a_faulty_word),
+        cmocka_unit_test(test_a_faulty_word),          cmocka_unit_test(test_compares_work),
+        cmocka_unit_test(test_a_faulty_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,15 +48,30 @@ bool shm_have_cores(const struct shm *shm, const bool *present)
     return true;
 }
 
-bool shm_have_spare_cores(const struct shm *shm)
+/* Returns the number of living ranks, and their cores. */
+static int find_cores(const struct shm *shm, cpu_set_t *all)
 {
     int n_ranks = 0;
-    cpu_set_t all;
-    CPU_ZERO(&all);
+    CPU_ZERO(all);
     for (int local_rank = 0; local_rank < shm->n; local_rank++) {
         if (local_rank != shm->local_rank && shm->peer[local_rank].lost) continue;
-        CPU_OR(&all, &all, &shm_rank_at(shm, local_rank)->cores);
+        CPU_OR(all, all, &shm_rank_at(shm, local_rank)->cores);
         n_ranks++;
     }
+    return n_ranks;
+}
+
+int shm_count_cores(const struct shm *shm)
+{
+    cpu_set_t all;
+    find_cores(shm, &all);
+    int n = CPU_COUNT(&all);
+    return n > 0 ? n : 1; /* a faulty rank may have cleared the masks */
+}
+
+bool shm_have_spare_cores(const struct shm *shm)
+{
+    cpu_set_t all;
+    int n_ranks = find_cores(shm, &all);
     return CPU_COUNT(&all) >= 2 * n_ranks;
 }

@@ -310,6 +310,8 @@ void shm_copy_non_temporal(void *to, const void *from, size_t bytes);
 
 /* True if each of these ranks can have a core of its own. */
 bool shm_have_cores(const struct shm *shm, const bool *present);
+/* Returns the number of cores that the host's ranks have together. */
+int shm_count_cores(const struct shm *shm);
 /* True if there are two cores for each rank of the host, so that progress threads take no time from the program. */
 bool shm_have_spare_cores(const struct shm *shm);
 

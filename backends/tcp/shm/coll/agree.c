@@ -8,6 +8,10 @@
  * Rank 0 may run ahead of the others, for example as the root of a broadcast.  Therefore it waits in the same way
  * before the first timed call and before it publishes, so that the time includes the others' work.  When it publishes,
  * all ranks have thus begun the call before, and have read the previous word, because a span has at least three calls.
+ *
+ * Where ranks share cores, the time of a call says more about the scheduler than about a way.  There the ranks' work is
+ * measured instead: the time that all of them together copy and reduce, but not wait.  Each rank counts its own in the
+ * segment, and rank 0 adds up the counts before it publishes.
  */
 #include "tcp/shm/coll/parts.h"
 
@@ -29,6 +33,11 @@ static _Atomic uint64_t *word_of(const struct coll_segment *segment, const struc
     return &segment->words[class - segment->classes];
 }
 
+static bool measures_work(const struct coll_segment *segment)
+{
+    return segment->shm->shares_cores;
+}
+
 /* Returns the size class. */
 static int size_class(const struct coll_segment *segment, const struct coll_class *class)
 {
@@ -47,6 +56,54 @@ static void use_way(const struct coll_segment *segment, struct coll_op *op)
     coll_use_way(segment, op, (op->ways >> way & 1) != 0 ? way : op->usual);
 }
 
+/* ---- work -------------------------------------------------------------------------------------------------- */
+
+static _Atomic uint64_t *work_of(const struct coll_segment *segment, const struct coll_class *class, int rank)
+{
+    return &coll_work_of(segment, rank)[class - segment->classes];
+}
+
+/* Sets whether this rank counts its work.  A rank has finished all but the last two calls of the span when rank 0 adds
+ * up the counts. */
+static void start_work(const struct coll_segment *segment, struct coll_op *op, uint64_t timed)
+{
+    op->counts_work = measures_work(segment) && op->left > 2 && op->left <= timed;
+    /* relaxed, here and below: published with the last call but one */
+    if (op->counts_work && op->left == timed)
+        atomic_store_explicit(work_of(segment, op->class, segment->rank), 0, memory_order_relaxed);
+}
+
+int64_t coll_work_begin(const struct coll_segment *segment, const struct coll_op *op)
+{
+    return op->counts_work ? segment->host->now_ns() : 0;
+}
+
+void coll_work_end(const struct coll_segment *segment, const struct coll_op *op, int64_t begin_ns)
+{
+    if (begin_ns == 0) return;
+    _Atomic uint64_t *count = work_of(segment, op->class, segment->rank);
+    uint64_t ns = (uint64_t)(segment->host->now_ns() - begin_ns);
+    atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + ns, memory_order_relaxed);
+}
+
+/* Returns the time that the ranks' work takes at least: that of the busiest rank, or of all on the cores that they
+ * have. Non-temporal stores count a quarter more, for they use memory that others want, too.  So they are taken where
+ * they are clearly faster. */
+static uint64_t time_work(const struct coll_segment *segment, const struct coll_class *class)
+{
+    uint64_t all = 0, busiest = 0, n_cores = (uint64_t)shm_count_cores(segment->shm);
+    for (int i = 0; i < segment->n; i++) {
+        uint64_t ns = atomic_load_explicit(work_of(segment, class, i), memory_order_relaxed);
+        all += ns;
+        if (ns > busiest) busiest = ns;
+    }
+    uint64_t shared = all * (uint64_t)segment->shm->n / (n_cores * (uint64_t)segment->n);
+    uint64_t ns = shared > busiest ? shared : busiest;
+    return COLL_BYPASSES(class->measured.way) ? ns + ns / 4 : ns;
+}
+
+/* ---- spans ------------------------------------------------------------------------------------------------- */
+
 void coll_agree_start(const struct coll_segment *segment, struct coll_op *op)
 {
     struct coll_class *class = op->class;
@@ -58,9 +115,10 @@ void coll_agree_start(const struct coll_segment *segment, struct coll_op *op)
     }
     use_way(segment, op);
     op->left = class->end - class->calls;
-    bool leads = segment->rank == 0, times = leads && op->left > 0 && op->left <= timed;
+    bool leads = segment->rank == 0, times = leads && op->left > 0 && op->left <= timed && !measures_work(segment);
     op->begin_ns = times ? segment->host->now_ns() : 0;
-    op->agrees = op->left == 0 || (times && (op->left == timed || op->left == 1));
+    start_work(segment, op, timed);
+    op->agrees = op->left == 0 || (leads && op->left == 1) || (times && op->left == timed);
     if (op->agrees) op->depth = COLL_FRAGMENTS; /* wait for the step before */
 }
 
@@ -87,8 +145,12 @@ static void publish(const struct coll_segment *segment, const struct coll_op *op
 {
     struct coll_class *class = op->class;
     int least = short_span(segment, class);
-    int64_t waited_ns = segment->host->now_ns() - op->begin_ns;
-    if (waited_ns > 0) class->measured.sum_ns += (uint64_t)waited_ns; /* for the work of the timed calls */
+    if (measures_work(segment)) {
+        choice_add(&class->measured, (int64_t)(time_work(segment, class) / (uint64_t)(least - 3)));
+    } else {
+        int64_t waited_ns = segment->host->now_ns() - op->begin_ns;
+        if (waited_ns > 0) class->measured.sum_ns += (uint64_t)waited_ns; /* for the work of the timed calls */
+    }
     int length = choice_end_span(&class->measured, op->ways, least);
     if (leaves_cores(segment, op)) class->measured.way = BESIDE;
     /* release: pairs with adopt */

@@ -56,7 +56,7 @@ enum { COLL_KINDS = TUTTI_BARRIER }; /* kinds that have a choice */
 enum { COLL_AHEAD = 1 };             /* steps that a rank may post beyond the current one of a longer operation */
 enum { COLL_RUN_AHEAD = 16 };        /* steps that a rank may post beyond the current one of a short operation */
 
-/* Bytes of the published ways: see agree.c. */
+/* Bytes of the published ways, and of a rank's counts of work: see agree.c. */
 #define COLL_WORDS (COLL_KINDS * CHOICE_CLASSES * sizeof(uint64_t))
 
 /* Bytes of data that fit a control slot, a tiny buffer and a small one. */
@@ -89,6 +89,7 @@ enum coll_path {
 
 /* A way of an operation: a path, with plain or non-temporal stores of data that other ranks read. */
 #define COLL_WAY(path, bypasses) (((int)(path)-COLL_EAGER) * 2 + (bypasses))
+#define COLL_BYPASSES(way) ((way) % 2 != 0)
 
 /* Calls of one kind and size class, counted by all ranks alike: see agree.c. */
 struct coll_class {
@@ -163,6 +164,7 @@ struct coll_op {
     bool agrees;                /* the first step waits for the choice: see agree.c */
     uint64_t left;              /* calls to the end of the span; 0: the call begins a span */
     int64_t begin_ns;           /* when it began; 0: it is not timed */
+    bool counts_work;           /* this rank adds the time of its copies and reductions to its count */
     bool arrived;               /* all ranks that the step waits for have posted it */
     int awaits_from, awaits_to; /* the step waits for ranks from .. to - 1, except this one */
     int peer;                   /* next rank to wait for, or to read from */
@@ -177,6 +179,7 @@ struct coll_segment {
     int *local_rank; /* by group rank */
     int index;       /* index of the segment */
     char *ranks;     /* what each rank writes, one rank after another */
+    char *work;      /* the ranks' counts of work */
     struct coll_layout {
         size_t rank_span;      /* bytes from one rank's part to the next one's */
         size_t fragments_at;   /* offset in such a part */
@@ -224,6 +227,8 @@ char *coll_tiny_of(const struct coll_segment *segment, int rank, uint64_t step);
 char *coll_small_of(const struct coll_segment *segment, int rank, uint64_t step);
 char *coll_eager_of(const struct coll_segment *segment, int rank, uint64_t step);
 char *coll_fragment_of(const struct coll_segment *segment, int rank, uint64_t step);
+/* Returns the rank's counts of work, by kind and class: see agree.c. */
+_Atomic uint64_t *coll_work_of(const struct coll_segment *segment, int rank);
 
 /* ---- coll.c ------------------------------------------------------------------------------------------------ */
 
@@ -417,6 +422,10 @@ struct coll_class *coll_class_of(const struct coll_segment *segment, const struc
 void coll_agree_start(const struct coll_segment *segment, struct coll_op *op);
 /* Begins or ends a span.  Called if `agrees`, when the first step may be posted. */
 void coll_agree(const struct coll_segment *segment, struct coll_op *op);
+/* Returns the time at which work begins that counts, or 0. */
+int64_t coll_work_begin(const struct coll_segment *segment, const struct coll_op *op);
+/* Adds the time since then to this rank's count. */
+void coll_work_end(const struct coll_segment *segment, const struct coll_op *op, int64_t begin_ns);
 /* Records the time of a complete operation. */
 void coll_agree_done(const struct coll_segment *segment, const struct coll_op *op);
 

@@ -1,5 +1,6 @@
 /* Computes the layout of a collective segment.  The published ways come first, then what each rank writes, one rank
- * after another.  The sizes depend on the number of the group's ranks, not on that of the host's. */
+ * after another, then the ranks' counts of work.  The sizes depend on the number of the group's ranks, not on that of
+ * the host's. */
 #include "tcp/shm/coll/coll.h"
 
 enum {
@@ -59,7 +60,7 @@ static struct coll_layout lay_out(int n)
 
 size_t coll_group_bytes(int n)
 {
-    return COLL_WORDS + (size_t)n * lay_out(n).rank_span;
+    return COLL_WORDS + (size_t)n * (lay_out(n).rank_span + COLL_WORDS);
 }
 
 size_t coll_bytes(int n)
@@ -75,6 +76,7 @@ void coll_lay_out(struct coll_segment *segment, const struct shm *shm, int index
     segment->words = shm_coll_at(shm, index);
     segment->ranks = (char *)segment->words + COLL_WORDS;
     segment->layout = lay_out(n);
+    segment->work = segment->ranks + (size_t)n * segment->layout.rank_span;
 }
 
 static char *part_at(const struct coll_segment *segment, int rank, size_t at)
@@ -107,6 +109,11 @@ char *coll_fragment_of(const struct coll_segment *segment, int rank, uint64_t st
 {
     uint64_t i = step % COLL_FRAGMENTS;
     return part_at(segment, rank, segment->layout.fragments_at + i * segment->layout.fragment_span);
+}
+
+_Atomic uint64_t *coll_work_of(const struct coll_segment *segment, int rank)
+{
+    return (_Atomic uint64_t *)(void *)(segment->work + (size_t)rank * COLL_WORDS);
 }
 
 void coll_clear_steps(const struct shm *shm, int index, int n)

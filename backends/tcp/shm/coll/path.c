@@ -178,24 +178,26 @@ static enum coll_path usual_path(const struct coll_segment *segment, const struc
     return usually_reads(segment, op) ? COLL_DIRECT : COLL_PIPELINED;
 }
 
-/* Returns the ways of a path.  Non-temporal stores pay only between cores. */
-static unsigned ways_of(const struct coll_segment *segment, const struct coll_op *op, int path)
+/* Returns the ways of a path. */
+static unsigned ways_of(const struct coll_op *op, int path)
 {
     bool stores =
         path == COLL_PIPELINED || (path == COLL_DIRECT && op->kind <= TUTTI_REDUCE && tutti_kind_reduces(op->kind));
     unsigned ways = 1u << COLL_WAY(path, 0);
-    if (stores && op->in_bytes >= BYPASS_MIN && !segment->shm->shares_cores) ways |= 1u << COLL_WAY(path, 1);
+    if (stores && op->in_bytes >= BYPASS_MIN) ways |= 1u << COLL_WAY(path, 1);
     return ways;
 }
 
-/* Returns the ways to choose from.  Little data has one, and all have where ranks share cores: times there say more
- * about the scheduler than about a path. */
+/* Returns the ways to choose from.  Little data has one.  Where ranks share cores, the ways of the usual path alone are
+ * compared: what a path makes the ranks wait is no work, and is not measured there (agree.c). */
 static unsigned find_ways(const struct coll_segment *segment, const struct coll_op *op)
 {
-    unsigned ways = 1u << COLL_WAY(usual_path(segment, op), 0);
-    if (op->in_bytes < CHOICE_MIN || segment->shm->shares_cores) return ways;
+    enum coll_path usual = usual_path(segment, op);
+    unsigned ways = 1u << COLL_WAY(usual, 0);
+    if (op->in_bytes < CHOICE_MIN) return ways;
+    if (segment->shm->shares_cores) return ways_of(op, usual);
     for (int path = COLL_EAGER; path <= COLL_DIRECT; path++)
-        if (is_possible(segment, op, path) && may_pay(segment, op, path)) ways |= ways_of(segment, op, path);
+        if (is_possible(segment, op, path) && may_pay(segment, op, path)) ways |= ways_of(op, path);
     return ways;
 }
 
@@ -256,7 +258,7 @@ static void set_steps(const struct coll_segment *segment, struct coll_op *op)
 void coll_use_way(const struct coll_segment *segment, struct coll_op *op, int way)
 {
     op->path = (enum coll_path)(COLL_EAGER + way / 2);
-    op->bypasses = way % 2 != 0;
+    op->bypasses = COLL_BYPASSES(way);
     op->probes = probes(segment, op);
     set_steps(segment, op);
 }
@@ -275,7 +277,7 @@ static bool choose(const struct coll_segment *segment, struct coll_op *op)
         tutti_path_find(segment->choices, segment->n_choices, kind, (int64_t)total_bytes(segment, op));
     if (row != NULL ? row->path == TUTTI_PATH_PLAN : prefers_messages(segment, op)) return false;
     bool named = row != NULL && is_possible(segment, op, row->path);
-    op->ways = named ? ways_of(segment, op, row->path) : find_ways(segment, op);
+    op->ways = named ? ways_of(op, row->path) : find_ways(segment, op);
     bool has_choice = op->in_bytes >= CHOICE_MIN && (op->ways & (op->ways - 1)) != 0;
     op->class = has_choice ? coll_class_of(segment, op) : NULL;
     op->usual = (uint8_t)(named ? COLL_WAY(row->path, 0) : COLL_WAY(usual_path(segment, op), 0));

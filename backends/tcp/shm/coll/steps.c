@@ -311,7 +311,9 @@ static int post_steps(struct coll_segment *segment, struct coll_op *op, bool *mo
         if (status == TUTTI_OK && op->agrees) status = agree(segment, op);
         if (status == TUTTI_OK && coll_is_last(op)) status = check_alive(segment, op);
         if (status != TUTTI_OK) return status;
+        int64_t begin_ns = coll_work_begin(segment, op);
         post_step(segment, op);
+        coll_work_end(segment, op, begin_ns);
         *moved = true;
     }
     return TUTTI_OK;
@@ -338,7 +340,9 @@ static int run_steps(struct coll_segment *segment, struct coll_op *op, bool *mov
             if (status != TUTTI_OK) return status;
         }
         if (worked) return 1; /* at most one chunk per call */
+        int64_t begin_ns = coll_work_begin(segment, op);
         status = run_step(segment, op);
+        coll_work_end(segment, op, begin_ns);
         if (status == COLL_WAITS) return check_chunks(segment, op);
         if (status < 0) return status;
         *moved = true;
