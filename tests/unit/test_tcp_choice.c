@@ -239,12 +239,12 @@ static void test_prints(void **state)
     struct choice choice = {0};
     char text[64] = "", shorter[20] = "";
     (void)state;
-    choice_print(&choice, names, text, sizeof text);
+    choice_print(&choice, "measured", names, text, sizeof text);
     assert_string_equal(text, "; not measured yet");
     choice.ns[0] = 12340, choice.ns[2] = 900;
-    choice_print(&choice, names, text, sizeof text);
+    choice_print(&choice, "measured", names, text, sizeof text);
     assert_string_equal(text, "; measured: a 12.3 us, c 0.9 us");
-    choice_print(&choice, names, shorter, sizeof shorter);
+    choice_print(&choice, "measured", names, shorter, sizeof shorter);
     assert_int_equal(strlen(shorter), sizeof shorter - 1);
 }
 

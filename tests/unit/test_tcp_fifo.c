@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include "tcp/shm/stores.h"
 #include "unit/shm_ends.h"
 
 enum { MESSAGES = 300 };
@@ -297,6 +298,22 @@ static void test_wakes(void **state)
     ends_close(end, 2);
 }
 
+/* The stores of the pieces of ranks that share cores are chosen (stores.c). */
+static void test_chooses_stores(void **state)
+{
+    struct end end[2];
+    (void)state;
+    ends_open(end, 2);
+    struct shm *writer = &end[0].shm;
+    writer->shares_cores = true;
+    assert_true(shm_fifo_reserve(writer, 1, STREAM));
+    shm_fifo_begin(writer, 1, STREAM);
+    shm_fifo_copy_in(writer, 1, zeros);
+    assert_non_null(writer->peer[1].stores);
+    assert_int_equal(writer->peer[1].stores->copies, 8); /* pieces of the FIFO */
+    ends_close(end, 2);
+}
+
 /* A check that rings for nobody is repeated: the peer may sleep again before it sees the store. */
 static void test_wakes_again(void **state)
 {
@@ -383,7 +400,8 @@ int main(void)
         cmocka_unit_test(test_exchange),           cmocka_unit_test(test_takes_memory_as_needed),
         cmocka_unit_test(test_races_for_pieces),   cmocka_unit_test(test_races_for_space),
         cmocka_unit_test(test_races_for_openings), cmocka_unit_test(test_wakes),
-        cmocka_unit_test(test_wakes_again),        cmocka_unit_test(test_faulty_peer),
+        cmocka_unit_test(test_chooses_stores),     cmocka_unit_test(test_wakes_again),
+        cmocka_unit_test(test_faulty_peer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include "tcp/shm/stores.h"
 #include "unit/shm_ends.h"
 
 /* ---- rings ------------------------------------------------------------------------------------------------- */
@@ -195,6 +196,23 @@ static uint64_t find_highest(int unread)
     assert_int_equal(end[1].wrong, 0);
     ends_close(end, 2);
     return highest;
+}
+
+/* The stores of larger copies are chosen (stores.c). */
+static void test_chooses_stores(void **state)
+{
+    static const char zeros[SHM_STORES_MIN];
+    struct transport_header header = {0};
+    struct end end[2];
+    (void)state;
+    ends_open(end, 2);
+    const struct shm_peer *peer = &end[0].shm.peer[1];
+    shm_send(&end[0].shm, 1, &header, zeros, sizeof zeros - 1);
+    assert_null(peer->stores);
+    shm_send(&end[0].shm, 1, &header, zeros, sizeof zeros);
+    assert_non_null(peer->stores);
+    assert_int_equal(peer->stores->copies, 1);
+    ends_close(end, 2);
 }
 
 /* A writer begins anew at the start of the byte area if the reader has read all, and only then. */
@@ -417,6 +435,7 @@ int main(void)
         cmocka_unit_test(test_sends_move_what_waits),
         cmocka_unit_test(test_yields_for_space),
         cmocka_unit_test(test_begins_anew),
+        cmocka_unit_test(test_chooses_stores),
         cmocka_unit_test(test_reads_before_an_unreadable_peer_is_lost),
         cmocka_unit_test(test_takes_memory_as_needed),
         cmocka_unit_test(test_no_memory_for_more),

@@ -432,6 +432,7 @@ void shm_close(struct shm *shm)
         close_own(shm, shm->peer[i].doorbell_fd);
         close_own(shm, shm->peer[i].liveness_fd);
         free(shm->peer[i].messages);
+        free(shm->peer[i].stores);
     }
     spares_free(&shm->spares);
     shm_arena_close(shm);

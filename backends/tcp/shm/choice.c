@@ -214,16 +214,19 @@ int choice_end_span(struct choice *choice, unsigned ways, int shortest)
     return length;
 }
 
-void choice_print(const struct choice *choice, const char *const *name, char *text, size_t capacity)
+void choice_print(const struct choice *choice, const char *what, const char *const *name, char *text, size_t capacity)
 {
-    const char *lead = "; measured: ";
-    for (int i = 0; i < CHOICE_WAYS; i++) {
+    if (find_best(choice, ~0u) < 0) {
+        snprintf(text, capacity, "; not %s yet", what);
+        return;
+    }
+    int length = snprintf(text, capacity, "; %s: ", what);
+    const char *separator = "";
+    for (int i = 0; i < CHOICE_WAYS && length >= 0 && (size_t)length < capacity; i++) {
         if (choice->ns[i] == 0) continue;
-        int length = snprintf(text, capacity, "%s%s %.1f us", lead, name[i], (double)choice->ns[i] / 1000);
-        if (length < 0 || (size_t)length >= capacity) return;
         text += length;
         capacity -= (size_t)length;
-        lead = ", ";
+        length = snprintf(text, capacity, "%s%s %.1f us", separator, name[i], (double)choice->ns[i] / 1000);
+        separator = ", ";
     }
-    if (*lead == ';') snprintf(text, capacity, "; not measured yet");
 }

@@ -58,7 +58,8 @@ void choice_add(struct choice *choice, int64_t ns);
  * span in calls, at least `shortest`. */
 int choice_end_span(struct choice *choice, unsigned ways, int shortest);
 
-/* Prints the estimates, for example "; measured: pipelined 12.3 us, direct 20.1 us".  name[way] names a way. */
-void choice_print(const struct choice *choice, const char *const *name, char *text, size_t capacity);
+/* Prints the estimates, for example "; measured: pipelined 12.3 us, direct 20.1 us".  `what` is measured (for example
+ * "measured"), and name[way] names a way. */
+void choice_print(const struct choice *choice, const char *what, const char *const *name, char *text, size_t capacity);
 
 #endif

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "tcp/shm/shm.h"
+#include "tcp/shm/stores.h"
 
 enum { SPAN_CORES = 8 << 10, PIECES_CORES = 4, PIECES_SHARED = 8 };
 
@@ -80,7 +81,7 @@ size_t shm_fifo_copy_in(struct shm *shm, int local_rank, const void *data)
     size_t most = peer->fifo_unsent < span(shm) ? (size_t)peer->fifo_unsent : span(shm);
     do {
         size_t bytes = piece(shm, peer->fifo_unsent);
-        tutti_copy(place(shm, peer->out_bytes, peer->fifo_written), from, bytes);
+        shm_store(shm, local_rank, place(shm, peer->out_bytes, peer->fifo_written), from, bytes);
         from += bytes;
         peer->fifo_unsent -= bytes;
         peer->fifo_written += bytes;

@@ -14,8 +14,10 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tcp/shm/shm.h"
+#include "tcp/shm/stores.h"
 
 enum { ROUND_MAX = 64 }; /* messages */
 
@@ -164,29 +166,43 @@ static int find_busiest(const struct shm *shm, size_t bytes)
     return busiest;
 }
 
-const char *shm_explain_message(struct shm *shm, size_t bytes, const tutti_path_row *choice)
+/* Prints the path of a message to the rank, and why it is taken. */
+static void explain_path(struct shm *shm, int local_rank, size_t bytes, const tutti_path_row *choice, char *text)
 {
     static const char *const names[CHOICE_WAYS] = {
         [TRANSPORT_EAGER] = "eager", [TRANSPORT_READ] = "read", [TRANSPORT_WRITE] = "fifo"};
-    static _Thread_local char text[CHOICE_TEXT];
     tutti_request request = {.bytes = bytes};
     bool chooses = bytes > shm->transport.eager_certain;
-    if (chooses && choice != NULL && is_possible(shm, &request, true, choice->path)) return describe_path(choice->path);
-    int local_rank = find_busiest(shm, bytes);
+    if (chooses && choice != NULL && is_possible(shm, &request, true, choice->path)) {
+        snprintf(text, CHOICE_TEXT, "%s", describe_path(choice->path));
+        return;
+    }
     unsigned paths = find_paths(shm, bytes, true, false);
     enum transport_path usual = usual_path(shm, local_rank, bytes, paths, false);
     bool measures = chooses && is_measured(shm, bytes);
     struct shm_messages *messages = measures ? messages_of(&shm->peer[local_rank], bytes) : NULL;
-    if (messages == NULL) return describe_path(chooses ? (int)usual : TRANSPORT_EAGER);
+    if (messages == NULL) {
+        snprintf(text, CHOICE_TEXT, "%s", describe_path(chooses ? (int)usual : TRANSPORT_EAGER));
+        return;
+    }
     int peer = (int)shm->peer[local_rank].rank;
     if (messages->follows > 0 && (messages->heard & paths) != 0) {
-        snprintf(text, sizeof text, "%s, as rank %d does, which measures",
+        snprintf(text, CHOICE_TEXT, "%s, as rank %d does, which measures",
                  describe_path(__builtin_ctz(messages->heard)), peer);
-        return text;
+        return;
     }
     int way = messages->calls > 0 ? messages->measured.way : usual;
-    int length = snprintf(text, sizeof text, "%s; message %llu to rank %d", describe_path(way),
+    int length = snprintf(text, CHOICE_TEXT, "%s; message %llu to rank %d", describe_path(way),
                           (unsigned long long)messages->calls, peer);
-    choice_print(&messages->measured, names, text + length, sizeof text - (size_t)length);
+    choice_print(&messages->measured, "measured", names, text + length, CHOICE_TEXT - (size_t)length);
+}
+
+const char *shm_explain_message(struct shm *shm, size_t bytes, const tutti_path_row *choice)
+{
+    static _Thread_local char text[CHOICE_TEXT];
+    int local_rank = find_busiest(shm, bytes);
+    explain_path(shm, local_rank, bytes, choice, text);
+    size_t length = strlen(text);
+    if (bytes >= SHM_STORES_MIN) shm_print_stores(shm, local_rank, text + length, sizeof text - length);
     return text;
 }

@@ -17,6 +17,7 @@
 
 #include "tcp/shm/own_line.h"
 #include "tcp/shm/ring_slot.h"
+#include "tcp/shm/stores.h"
 
 enum {
     CHECK_EVERY = 1024, /* progress calls between liveness checks */
@@ -147,7 +148,7 @@ write_message(struct shm *shm, int local_rank, const struct transport_header *he
             slot->bytes |= SHM_AT_START;
             peer->bytes_freed = at;
         }
-        tutti_copy(place(shm, peer->out_bytes, at), payload, bytes);
+        shm_store(shm, local_rank, place(shm, peer->out_bytes, at), payload, bytes);
         peer->bytes_written = at + bytes;
     }
     peer->slots_written++;

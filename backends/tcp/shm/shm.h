@@ -107,6 +107,7 @@ struct shm_peer {
     uint64_t fifo_written, fifo_unsent, fifo_freed;
     uint64_t fifo_consumed, fifo_expected; /* FIFO as reader: bytes read, still to read */
     struct shm_messages *messages;         /* calls of messages to the peer, by size class; NULL: none so far */
+    struct shm_stores *stores;             /* copies of larger data to the peer: see stores.h; NULL: none so far */
     STAILQ_HEAD(, shm_waiting) waiting;    /* messages that wait for space in the ring */
 };
 

@@ -338,7 +338,7 @@ const char *coll_explain(const struct coll_segment *segment, const tutti_op *op)
     if (class->calls > 0 && (made.ways >> class->way & 1) != 0) coll_use_way(segment, &made, class->way);
     int length = snprintf(text, sizeof text, "%s; call %llu", describe_path(&made), (unsigned long long)class->calls);
     if (segment->rank == 0)
-        choice_print(&class->measured, way_names, text + length, sizeof text - (size_t)length);
+        choice_print(&class->measured, "measured", way_names, text + length, sizeof text - (size_t)length);
     else
         snprintf(text + length, sizeof text - (size_t)length, "; rank 0 measures");
     return text;
