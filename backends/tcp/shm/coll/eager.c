@@ -34,12 +34,12 @@ void coll_eager_post(struct coll_segment *segment, struct coll_op *op)
     if (!op->has_input) return;
     char *to = eager_data(segment, segment->rank, op->first, op->in_bytes);
     if (op->list == NULL) {
-        tutti_copy(to, op->in, op->in_bytes);
+        coll_copy_in(op, to, op->in, op->in_bytes);
     } else if (op->kind == TUTTI_ALL_GATHER) {
-        tutti_copy(to, op->in, coll_block_bytes(op, segment->rank));
+        coll_copy_in(op, to, op->in, coll_block_bytes(op, segment->rank));
     } else {
         for (int i = 0; i < segment->n; i++)
-            tutti_copy(to + (size_t)i * op->bytes, op->list[i].data, coll_block_bytes(op, i));
+            coll_copy_in(op, to + (size_t)i * op->bytes, op->list[i].data, coll_block_bytes(op, i));
     }
 }
 

@@ -16,7 +16,8 @@ enum {
     READ_MIN = 4 << 10,          /* minimum bytes read from one rank; fewer do not pay for a system call */
     READ_USUAL = 16 << 10,       /* the same without a measurement */
     COPY_MAX = 256 << 10,        /* maximum bytes of arenas that ranks that share cores copy */
-    BYPASS_MIN = 16 << 10,       /* minimum bytes stored non-temporally */
+    BYPASS_MIN = 4 << 10,        /* minimum bytes stored non-temporally */
+    BYPASS_CHUNKS = 16 << 10,    /* the same of a path that competes with eager ones */
     CACHE_BYTES = 32 << 20       /* bytes that all ranks together write before they exceed a last-level cache */
 };
 
@@ -178,13 +179,14 @@ static enum coll_path usual_path(const struct coll_segment *segment, const struc
     return usually_reads(segment, op) ? COLL_DIRECT : COLL_PIPELINED;
 }
 
-/* Returns the ways of a path. */
-static unsigned ways_of(const struct coll_op *op, int path)
+/* Returns the ways of a path.  Direct operations store only results. */
+static unsigned ways_of(const struct coll_segment *segment, const struct coll_op *op, int path)
 {
-    bool stores =
-        path == COLL_PIPELINED || (path == COLL_DIRECT && op->kind <= TUTTI_REDUCE && tutti_kind_reduces(op->kind));
+    bool has_results = op->kind <= TUTTI_REDUCE && tutti_kind_reduces(op->kind);
+    bool stores = path == COLL_EAGER || path == COLL_PIPELINED || (path == COLL_DIRECT && has_results);
+    size_t least = path == COLL_EAGER || segment->shm->shares_cores ? BYPASS_MIN : BYPASS_CHUNKS;
     unsigned ways = 1u << COLL_WAY(path, 0);
-    if (stores && op->in_bytes >= BYPASS_MIN) ways |= 1u << COLL_WAY(path, 1);
+    if (stores && op->in_bytes >= least) ways |= 1u << COLL_WAY(path, 1);
     return ways;
 }
 
@@ -195,9 +197,9 @@ static unsigned find_ways(const struct coll_segment *segment, const struct coll_
     enum coll_path usual = usual_path(segment, op);
     unsigned ways = 1u << COLL_WAY(usual, 0);
     if (op->in_bytes < CHOICE_MIN) return ways;
-    if (segment->shm->shares_cores) return ways_of(op, usual);
+    if (segment->shm->shares_cores) return ways_of(segment, op, usual);
     for (int path = COLL_EAGER; path <= COLL_DIRECT; path++)
-        if (is_possible(segment, op, path) && may_pay(segment, op, path)) ways |= ways_of(op, path);
+        if (is_possible(segment, op, path) && may_pay(segment, op, path)) ways |= ways_of(segment, op, path);
     return ways;
 }
 
@@ -277,7 +279,7 @@ static bool choose(const struct coll_segment *segment, struct coll_op *op)
         tutti_path_find(segment->choices, segment->n_choices, kind, (int64_t)total_bytes(segment, op));
     if (row != NULL ? row->path == TUTTI_PATH_PLAN : prefers_messages(segment, op)) return false;
     bool named = row != NULL && is_possible(segment, op, row->path);
-    op->ways = named ? ways_of(op, row->path) : find_ways(segment, op);
+    op->ways = named ? ways_of(segment, op, row->path) : find_ways(segment, op);
     bool has_choice = op->in_bytes >= CHOICE_MIN && (op->ways & (op->ways - 1)) != 0;
     op->class = has_choice ? coll_class_of(segment, op) : NULL;
     op->usual = (uint8_t)(named ? COLL_WAY(row->path, 0) : COLL_WAY(usual_path(segment, op), 0));
@@ -308,9 +310,13 @@ bool coll_describe(const struct coll_segment *segment, const tutti_op *op, struc
 }
 
 static const char *const way_names[CHOICE_WAYS] = {
-    [COLL_WAY(COLL_EAGER, 0)] = "eager",         [COLL_WAY(COLL_LOCKSTEP, 0)] = "lockstep",
-    [COLL_WAY(COLL_PIPELINED, 0)] = "pipelined", [COLL_WAY(COLL_PIPELINED, 1)] = "pipelined with non-temporal stores",
-    [COLL_WAY(COLL_DIRECT, 0)] = "direct",       [COLL_WAY(COLL_DIRECT, 1)] = "direct with non-temporal stores",
+    [COLL_WAY(COLL_EAGER, 0)] = "eager",
+    [COLL_WAY(COLL_EAGER, 1)] = "eager with non-temporal stores",
+    [COLL_WAY(COLL_LOCKSTEP, 0)] = "lockstep",
+    [COLL_WAY(COLL_PIPELINED, 0)] = "pipelined",
+    [COLL_WAY(COLL_PIPELINED, 1)] = "pipelined with non-temporal stores",
+    [COLL_WAY(COLL_DIRECT, 0)] = "direct",
+    [COLL_WAY(COLL_DIRECT, 1)] = "direct with non-temporal stores",
 };
 
 static const char *describe_path(const struct coll_op *op)
