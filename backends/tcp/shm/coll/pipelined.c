@@ -16,10 +16,6 @@
  */
 #include "tcp/shm/coll/parts.h"
 
-/* Chunk for two ranks with a core each.  Such fragments stay in the cache beside the tensors, and both cores start to
- * work sooner. */
-enum { PAIR_CHUNK = 64 << 10 };
-
 /* Chunk in lockstep: the chunks in all eager buffers of two ranks are 32 KiB, which stay in a second-level cache. */
 enum { LOCKSTEP_CHUNK = 2 << 10 };
 
@@ -183,9 +179,7 @@ void coll_pipelined_run(struct coll_segment *segment, struct coll_op *op)
 /* Cuts blocks into chunks of similar size, in whole lines. */
 void coll_pipelined_cut(const struct coll_segment *segment, struct coll_op *op)
 {
-    bool is_pair = segment->n == 2 && !segment->shm->shares_cores;
     size_t line = COLL_ALIGN, most = segment->layout.fragment_bytes;
-    if (is_pair && most > PAIR_CHUNK) most = PAIR_CHUNK;
     if (op->path == COLL_LOCKSTEP) most = LOCKSTEP_CHUNK;
     if (tutti_kind_in_blocks(op->kind)) most = most / (size_t)segment->n / line * line;
     size_t chunks = (op->bytes + most - 1) / most;
