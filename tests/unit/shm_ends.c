@@ -153,6 +153,7 @@ void ends_close(struct end *end, int n)
     for (int i = 0; i < n; i++) {
         close(end[i].shm.doorbell_fd);
         close(end[i].shm.watch);
+        for (int k = 0; k < n; k++) free(end[i].shm.peer[k].stores);
         spares_free(&end[i].shm.spares);
     }
 }

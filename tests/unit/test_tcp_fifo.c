@@ -301,6 +301,7 @@ static void test_wakes(void **state)
 /* The stores of the pieces of ranks that share cores are chosen (stores.c). */
 static void test_chooses_stores(void **state)
 {
+    static const uint8_t data[STREAM];
     struct end end[2];
     (void)state;
     ends_open(end, 2);
@@ -308,7 +309,7 @@ static void test_chooses_stores(void **state)
     writer->shares_cores = true;
     assert_true(shm_fifo_reserve(writer, 1, STREAM));
     shm_fifo_begin(writer, 1, STREAM);
-    shm_fifo_copy_in(writer, 1, zeros);
+    shm_fifo_copy_in(writer, 1, data);
     assert_non_null(writer->peer[1].stores);
     assert_int_equal(writer->peer[1].stores->copies, 8); /* pieces of the FIFO */
     ends_close(end, 2);
