@@ -133,8 +133,8 @@ static void test_reduce(void **state)
         {{TUTTI_REDUCE, 8, true, true, 16 << 10, COLL_PIPELINED}, false},
         {{TUTTI_REDUCE, 3, true, true, 512 << 10, COLL_PIPELINED}, false},
         {{TUTTI_REDUCE, 3, true, true, (512 << 10) + 1, COLL_PIPELINED}, true},
-        {{TUTTI_REDUCE, 2, false, true, 512 << 10, COLL_PIPELINED}, false},
-        {{TUTTI_REDUCE, 2, false, true, (512 << 10) + 1, COLL_DIRECT}, true},
+        {{TUTTI_REDUCE, 2, false, true, 8 << 20, COLL_PIPELINED}, false},
+        {{TUTTI_REDUCE, 2, false, true, (8 << 20) + 1, COLL_DIRECT}, true},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -10,8 +10,8 @@
 
 enum {
     FLAT_MAX = 64 << 10,         /* maximum bytes of all ranks' data that one rank reduces alone in one step */
-    FLAT_CHUNKS_MAX = 2 << 20,   /* maximum bytes that each of two ranks reduces alone in chunks; more go in slices */
-    FLAT_REDUCE_MAX = 512 << 10, /* the same of the root of a reduce, of two ranks or of ranks that share cores */
+    FLAT_PAIR_MAX = 8 << 20,     /* maximum bytes that one of two ranks reduces alone in chunks; more go in slices */
+    FLAT_REDUCE_MAX = 512 << 10, /* the same of the root of a reduce of more ranks, which share cores */
     LOCKSTEP_MAX = 64 << 10,     /* maximum bytes for two ranks in lockstep; more are slower */
     READ_MIN = 4 << 10,          /* minimum bytes read from one rank; fewer do not pay for a system call */
     READ_USUAL = 16 << 10,       /* the same without a measurement */
@@ -95,15 +95,16 @@ static bool output_is_read(const struct coll_segment *segment, const tutti_op *o
 /* True for an all_reduce in which each of two ranks reduces the whole tensor. */
 static bool is_flat_pair(const struct coll_segment *segment, const struct coll_op *op)
 {
-    return op->kind == TUTTI_ALL_REDUCE && segment->n == 2 && op->bytes <= FLAT_CHUNKS_MAX;
+    return op->kind == TUTTI_ALL_REDUCE && segment->n == 2 && op->bytes <= FLAT_PAIR_MAX;
 }
 
 /* True for a reduce whose root reduces everything alone.  More than two ranks with a core each share the work of all
  * but little data, because the others would only watch. */
 static bool is_flat_reduce(const struct coll_segment *segment, const struct coll_op *op)
 {
-    bool prefers_root = segment->n == 2 || segment->shm->shares_cores;
-    return op->kind == TUTTI_REDUCE && op->bytes <= (prefers_root ? FLAT_REDUCE_MAX : FLAT_MAX / (size_t)segment->n);
+    if (op->kind != TUTTI_REDUCE) return false;
+    if (segment->n == 2) return op->bytes <= FLAT_PAIR_MAX;
+    return op->bytes <= (segment->shm->shares_cores ? FLAT_REDUCE_MAX : FLAT_MAX / (size_t)segment->n);
 }
 
 /* ---- the ways ---------------------------------------------------------------------------------------------- */
