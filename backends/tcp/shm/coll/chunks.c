@@ -10,6 +10,7 @@
  * that, so each rank says beside the counts that it has begun this operation, and the root waits for that.
  */
 #include "tcp/shm/coll/parts.h"
+#include "tcp/shm/stores.h"
 
 enum {
     CHUNKS = 4,               /* in a lane */
@@ -122,7 +123,7 @@ bool coll_chunks_fill(struct coll_segment *segment, struct coll_op *op, int rank
     int n = 0;
     for (; n < CHUNKS && coll_chunks_have_space(segment, op, rank, bytes); n++) {
         struct slice chunk = next_chunk(segment, op, *moved, bytes);
-        tutti_copy(lane.data + chunk.at, from + *moved, chunk.bytes);
+        shm_store(segment->shm, segment->local_rank[rank], lane.data + chunk.at, from + *moved, chunk.bytes);
         *moved += chunk.bytes;
         /* release: publishes the chunk */
         atomic_store_explicit(&lane.counts->filled, *moved, memory_order_release);
