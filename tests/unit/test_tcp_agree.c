@@ -342,14 +342,14 @@ static void begin(struct side *side)
 }
 
 /* The root has run ahead to the second span, whose way is not known yet.  It waits for rank 0, and sleeps. */
-static void test_waits_for_the_word(void **state)
+static void wait_for_the_word(bool shares_cores, enum coll_path path)
 {
     struct end end[2];
     static struct side side[2];
     bool ranks[2] = {false, false};
-    (void)state;
     ends_open(end, 2);
     for (int i = 0; i < 2; i++) {
+        end[i].shm.shares_cores = shares_cores;
         coll_open(&side[i].coll, &end[i].shm, COLL_FIRST, i, 2, (int32_t[]){0, 1});
         LIST_INIT(&side[i].running);
     }
@@ -379,10 +379,17 @@ static void test_waits_for_the_word(void **state)
         assert_int_equal(class[i] -> calls, span + 1);
         assert_int_equal(class[i] -> end, 2 * span);
     }
-    assert_int_equal(class[0] -> way, COLL_WAY(COLL_EAGER, 0)); /* once more: the first span does not count */
+    assert_int_equal(class[0] -> way, COLL_WAY(path, 0)); /* once more: the first span does not count */
     assert_int_equal(class[1] -> way, class[0] -> way);
     for (int i = 0; i < 2; i++) coll_close(&side[i].coll);
     ends_close(end, 2);
+}
+
+static void test_waits_for_the_word(void **state)
+{
+    (void)state;
+    wait_for_the_word(false, COLL_EAGER);
+    wait_for_the_word(true, COLL_PIPELINED); /* in parts of fragment buffers, which are free for long */
 }
 
 /* The same where its fragment buffers have been free for long. */

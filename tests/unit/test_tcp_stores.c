@@ -130,10 +130,13 @@ static void test_prints(void **state)
     start(1000 * BYTES / UNIT, 2000 * BYTES / UNIT);
     shm_print_stores(&shm, 0, text, sizeof text);
     assert_string_equal(text, "");
+    copy(1, 0, BYTES);
+    shm_print_stores(&shm, 0, text, sizeof text);
+    assert_string_equal(text, "; not measured for copies of 64 KiB yet");
     copy(1000, 0, BYTES);
     shm_print_stores(&shm, 0, text, sizeof text);
     assert_string_equal(text,
-                        "; copies of 64 KiB measured: usual stores 1.0 us, non-temporal stores (times 8) 16.0 us");
+                        "; measured for copies of 64 KiB: usual stores 1.0 us, non-temporal stores (times 8) 16.0 us");
     start(0, 0);
 }
 

@@ -15,6 +15,8 @@ enum {
     ALIKE_FROM = 7        /* the lowest such class: 256 KiB */
 };
 
+_Static_assert(SPAN_MIN >= 4, "a span has a call that is not timed, and two whose work is not counted: see agree.c");
+
 /* Ratios of two times, in eighths. */
 enum {
     SAME = 8,

@@ -151,11 +151,18 @@ static const char *describe_path(int path)
     return "fifo: copied through the FIFO of the receiver's ring";
 }
 
-/* Returns the peer that got the most messages of this size class, or any peer. */
+/* Returns the peer that got the most messages of this size class; if none were counted, the one that got the most
+ * copies, or any peer. */
 static int find_busiest(const struct shm *shm, size_t bytes)
 {
-    uint64_t most = 0;
+    uint64_t most = 0, most_copies = 0;
     int busiest = shm->local_rank == 0 && shm->n > 1;
+    for (int i = 0; i < shm->n; i++) {
+        const struct shm_stores *stores = shm->peer[i].stores;
+        if (stores == NULL || stores->copies <= most_copies) continue;
+        most_copies = stores->copies;
+        busiest = i;
+    }
     for (int i = 0; i < shm->n; i++) {
         if (shm->peer[i].messages == NULL) continue;
         const struct shm_messages *messages = &shm->peer[i].messages[choice_class(bytes)];

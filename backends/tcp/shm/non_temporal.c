@@ -1,5 +1,6 @@
 /* Copies with non-temporal stores.  These do not read the target lines first, and evict nothing from the caches.  They
- * pay if the data are so large that their beginning would be evicted before the end is written. */
+ * pay if the data are so large that their beginning would be evicted before the end is written, or if another core has
+ * the target lines, which a usual store first takes back. */
 #include <string.h>
 
 #include "tcp/shm/shm.h"

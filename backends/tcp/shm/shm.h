@@ -304,7 +304,7 @@ const char *shm_explain_message(struct shm *shm, size_t bytes, const tutti_path_
 
 /* ---- non_temporal.c ------------------------------------------------------------------------------------------ */
 
-/* Copies with non-temporal stores, for data that would not stay in the cache. */
+/* Copies with non-temporal stores. */
 void shm_copy_non_temporal(void *to, const void *from, size_t bytes);
 
 /* ---- cores.c ------------------------------------------------------------------------------------------- */

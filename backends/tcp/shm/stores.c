@@ -1,9 +1,9 @@
 /* Copies of data that a peer will read, with usual or with non-temporal stores.
  *
- * If the peer has read the memory on another core, a usual store first takes the line back from there: a copy then
- * takes 4 times as long as with non-temporal stores, and where the two cores share no cache 13 times.  But the peer
- * reads what was stored non-temporally from memory, and in the cache the ranks find memory again that they have just
- * used.  So non-temporal stores pay only if they are many times as fast.
+ * If the peer has read the memory on another core, a usual store first takes the line back from there, which can take
+ * many times as long as a non-temporal one.  But the peer then reads from memory what was stored non-temporally, and a
+ * usual store leaves the lines in a cache that the peer may share.  So non-temporal stores pay only if they are WEIGHT
+ * times as fast.
  *
  * Copies are timed (choice.h), all those to a peer as one class, and their times scaled to UNIT bytes.  A copy does not
  * wait, so the scheduler rarely disturbs its time.
@@ -15,9 +15,10 @@
 enum { USUAL, NON_TEMPORAL };
 
 enum {
-    UNIT = 64 << 10, /* bytes */
-    SPAN = 8,        /* calls of a short span */
-    WEIGHT = 8       /* times that non-temporal stores must be as fast */
+    UNIT = 64 << 10,  /* bytes */
+    SPAN = 8,         /* calls of a short span */
+    NS_MAX = 1 << 30, /* a longer time says nothing */
+    WEIGHT = 8        /* times that non-temporal stores must be as fast */
 };
 
 /* Returns the way of the next copy.  Sets *timed if it is to be timed. */
@@ -33,7 +34,7 @@ static int next_way(struct shm_stores *stores, bool *timed)
 
 static void add_time(struct shm_stores *stores, int way, int64_t ns, size_t bytes)
 {
-    int64_t weighted = way == NON_TEMPORAL ? WEIGHT * ns : ns;
+    int64_t known = ns < NS_MAX ? ns : NS_MAX, weighted = way == NON_TEMPORAL ? WEIGHT * known : known;
     choice_add(&stores->measured, weighted * UNIT / (int64_t)bytes);
 }
 
@@ -60,5 +61,5 @@ void shm_print_stores(const struct shm *shm, int local_rank, char *text, size_t 
     static const char *const names[CHOICE_WAYS] = {"usual stores", "non-temporal stores (times 8)"};
     _Static_assert(WEIGHT == 8, "the names say it");
     const struct shm_stores *stores = shm->peer[local_rank].stores;
-    if (stores != NULL) choice_print(&stores->measured, "copies of 64 KiB measured", names, text, capacity);
+    if (stores != NULL) choice_print(&stores->measured, "measured for copies of 64 KiB", names, text, capacity);
 }

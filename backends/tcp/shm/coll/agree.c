@@ -7,7 +7,7 @@
  *
  * Rank 0 may run ahead of the others, for example as the root of a broadcast.  Therefore it waits in the same way
  * before the first timed call and before it publishes, so that the time includes the others' work.  When it publishes,
- * all ranks have thus begun the call before, and have read the previous word, because a span has at least three calls.
+ * all ranks have thus begun the call before, and have read the previous word, because a span has at least four calls.
  *
  * Where ranks share cores, the time of a call says more about the scheduler than about a way.  There the ranks' work is
  * measured instead: the time that all of them together copy and reduce, but not wait.  Each rank counts its own in the
@@ -17,6 +17,7 @@
 
 enum {
     WAY_BITS = 3,         /* of a word; the end of the span follows */
+    UNCOUNTED = 2,        /* last calls of a span, whose work rank 0 does not await */
     BESIDE_MIN = 1 << 20, /* minimum bytes of an operation that leaves the cores to the program */
     BESIDE = COLL_WAY(COLL_DIRECT, 0)
 };
@@ -67,7 +68,7 @@ static _Atomic uint64_t *work_of(const struct coll_segment *segment, const struc
  * up the counts. */
 static void start_work(const struct coll_segment *segment, struct coll_op *op, uint64_t timed)
 {
-    op->counts_work = measures_work(segment) && op->left > 2 && op->left <= timed;
+    op->counts_work = measures_work(segment) && op->left > UNCOUNTED && op->left <= timed;
     /* relaxed, here and below: published with the last call but one */
     if (op->counts_work && op->left == timed)
         atomic_store_explicit(work_of(segment, op->class, segment->rank), 0, memory_order_relaxed);
@@ -86,9 +87,9 @@ void coll_work_end(const struct coll_segment *segment, const struct coll_op *op,
     atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + ns, memory_order_relaxed);
 }
 
-/* Returns the time that the ranks' work takes at least: that of the busiest rank, or of all on the cores that they
- * have. Non-temporal stores count a quarter more, for they use memory that others want, too.  So they are taken where
- * they are clearly faster. */
+/* Returns the least time that the ranks' work takes: that of the busiest rank, or of all on this group's share of the
+ * host's cores.  Non-temporal stores count a quarter more, for they use memory that others want, too.  So they are
+ * taken where they are clearly faster. */
 static uint64_t time_work(const struct coll_segment *segment, const struct coll_class *class)
 {
     uint64_t all = 0, busiest = 0, n_cores = (uint64_t)shm_count_cores(segment->shm);
@@ -146,7 +147,7 @@ static void publish(const struct coll_segment *segment, const struct coll_op *op
     struct coll_class *class = op->class;
     int least = short_span(segment, class);
     if (measures_work(segment)) {
-        choice_add(&class->measured, (int64_t)(time_work(segment, class) / (uint64_t)(least - 3)));
+        choice_add(&class->measured, (int64_t)(time_work(segment, class) / (uint64_t)(least - 1 - UNCOUNTED)));
     } else {
         int64_t waited_ns = segment->host->now_ns() - op->begin_ns;
         if (waited_ns > 0) class->measured.sum_ns += (uint64_t)waited_ns; /* for the work of the timed calls */

@@ -41,7 +41,8 @@ void coll_take_parts(struct coll_segment *segment, struct coll_op *op)
         used[i] = op->first;
     }
     op->depth = last > 0 && op->first - last < most ? op->first - last : most;
-    if (op->depth < COLL_FRAGMENTS) op->depth = COLL_FRAGMENTS; /* the step before used the other buffer */
+    bool waits = op->agrees;                                             /* for the step before: see agree.c */
+    if (op->depth < COLL_FRAGMENTS || waits) op->depth = COLL_FRAGMENTS; /* the step before used the other buffer */
 }
 
 char *coll_parts_at(const struct coll_segment *segment, const struct coll_op *op, int rank)

@@ -10,8 +10,8 @@
 
 enum {
     FLAT_MAX = 64 << 10,         /* maximum bytes of all ranks' data that one rank reduces alone in one step */
-    FLAT_PAIR_MAX = 8 << 20,     /* maximum bytes that one of two ranks reduces alone in chunks; more go in slices */
-    FLAT_REDUCE_MAX = 512 << 10, /* the same of the root of a reduce of more ranks, which share cores */
+    FLAT_PAIR_MAX = 8 << 20,     /* maximum bytes that one of two ranks, or each, reduces whole; more go in slices */
+    FLAT_REDUCE_MAX = 512 << 10, /* maximum bytes that the root of more ranks that share cores reduces alone */
     LOCKSTEP_MAX = 64 << 10,     /* maximum bytes for two ranks in lockstep; more are slower */
     READ_MIN = 4 << 10,          /* minimum bytes read from one rank; fewer do not pay for a system call */
     READ_USUAL = 16 << 10,       /* the same without a measurement */

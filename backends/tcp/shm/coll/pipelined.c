@@ -3,8 +3,8 @@
  * In step s each rank copies its chunk s into its fragment.  Once the others have arrived there, it copies out the
  * parts that it needs.
  *
- * An all_reduce (with two ranks only a very large one) and a reduce of more than little data (path.c) are sliced, to
- * share the work of reducing.  Each rank then reduces one slice of the chunk into its fragment.  Ranks that need the
+ * An all_reduce and a reduce of more than little data (path.c; with two ranks of very large data) are sliced, to share
+ * the work of reducing.  Each rank then reduces one slice of the chunk into its fragment.  Ranks that need the
  * result copy out the slices of chunk s - 1, which were complete when the others arrived.  Sliced operations take one
  * step more than they have chunks.
  *

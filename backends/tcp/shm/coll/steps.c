@@ -108,7 +108,9 @@ static void publish_step(struct coll_segment *segment, const struct coll_op *op,
 /* Posts the next step.  A rank that reads first only makes sure that it can: see end_reads. */
 static void post_step(struct coll_segment *segment, struct coll_op *op)
 {
+    int64_t begin_ns = coll_work_begin(segment, op);
     fill_step(segment, op);
+    coll_work_end(segment, op, begin_ns);
     if (!op->uneven.reads_first) publish_step(segment, op, next_step(op));
     if (op->path == COLL_UNEVEN && tutti_kind_has_root(op->kind)) coll_uneven_copy_own(segment, op);
     op->posted++;
@@ -311,9 +313,7 @@ static int post_steps(struct coll_segment *segment, struct coll_op *op, bool *mo
         if (status == TUTTI_OK && op->agrees) status = agree(segment, op);
         if (status == TUTTI_OK && coll_is_last(op)) status = check_alive(segment, op);
         if (status != TUTTI_OK) return status;
-        int64_t begin_ns = coll_work_begin(segment, op);
         post_step(segment, op);
-        coll_work_end(segment, op, begin_ns);
         *moved = true;
     }
     return TUTTI_OK;
