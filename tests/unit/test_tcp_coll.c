@@ -263,6 +263,9 @@ static void open_in_parts(struct end end[2], struct small small[2], int64_t nume
         small[i].coll.choices = &pipelined;
         small[i].coll.n_choices = 1;
         small[i].numel = numel;
+        struct coll_class *class =
+            &small[i].coll.classes[TUTTI_BROADCAST * CHOICE_CLASSES + choice_class((size_t)numel * 8)];
+        class->calls = 1, class->end = UINT64_MAX; /* in one span, so that the root need not wait for the choice */
     }
 }
 
