@@ -18,9 +18,6 @@ tutti_group *alternatives_group(const struct bench_case *c, const char *algorith
 /* Describes the world as tuning files do: "tcp 4 1 " for its backend, ranks and hosts. */
 void alternatives_world(char text[DESCRIPTION_MAX]);
 
-/* True if every rank may have a core.  Times of single operations are valid only then. */
-bool alternatives_have_cores(void);
-
 /* Writes the name of the algorithm or path by which the group runs the case.  Returns false if Tutti does not choose
  * it. */
 bool alternatives_taken(const struct bench_case *c, tutti_group *group, char name[ALTERNATIVE_NAME_MAX]);
@@ -29,8 +26,8 @@ bool alternatives_taken(const struct bench_case *c, tutti_group *group, char nam
 void alternatives_open(const struct bench_case *c, struct alternatives *list);
 void alternatives_close(struct alternatives *list);
 
-/* Measures the case in a group.  Returns the slowest rank's time in us, alike on all ranks: the median of the
- * iterations, or their mean if ranks share cores.  Clears *right if a result was wrong. */
+/* Measures the case in a group.  Returns the slowest rank's time in us, alike on all ranks: the mean of the
+ * iterations, since a rank that runs ahead waits in few of them.  Clears *right if a result was wrong. */
 double alternatives_time(const struct options *options, struct bench_case *c, tutti_group *group, bool *right);
 
 #endif

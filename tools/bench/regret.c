@@ -145,11 +145,10 @@ static void print_head(const struct options *options)
     if (tutti_get_rank(NULL) != 0 || options->csv) return;
     alternatives_world(world);
     printf(
-        "# tutti %s: regret on %s(backend, ranks, hosts); times in us, the slowest rank's, %s\n"
+        "# tutti %s: regret on %s(backend, ranks, hosts); times in us, the slowest rank's mean\n"
         "# ratio: chosen / best, median of %d rounds, with the lowest and the highest; beyond: slower in all rounds\n"
         "# %-19s %11s  %-18s %10s  %-18s %10s %7s %7s %7s\n",
-        tutti_version(), world, alternatives_have_cores() ? "median" : "mean, as ranks share cores", ROUNDS, "op",
-        "bytes", "chosen", "us", "best", "us", "ratio", "low", "high");
+        tutti_version(), world, ROUNDS, "op", "bytes", "chosen", "us", "best", "us", "ratio", "low", "high");
 }
 
 static void print_summary(const struct options *options, const struct summary *summary)

@@ -131,8 +131,8 @@ bool tune(const struct options *options,
     if (rows == NULL) options_refuse("no memory");
     alternatives_world(lead);
     if (tutti_get_rank(NULL) == 0)
-        printf("# tutti %s: tuning %s(backend, ranks, hosts); times in us, the slowest rank's, %s\n", tutti_version(),
-               lead, alternatives_have_cores() ? "median" : "mean, as ranks share cores");
+        printf("# tutti %s: tuning %s(backend, ranks, hosts); times in us, the slowest rank's mean\n", tutti_version(),
+               lead);
     for (int i = 0; bench_ops[i].name; i++) {
         const struct bench_op *op = &bench_ops[i];
         if (!options->op[i] || op->kind < 0 || !tutti_kind_is_collective((tutti_kind)op->kind)) continue;
