@@ -33,13 +33,18 @@ void coll_eager_post(struct coll_segment *segment, struct coll_op *op)
 {
     if (!op->has_input) return;
     char *to = eager_data(segment, segment->rank, op->first, op->in_bytes);
-    if (op->list == NULL) {
+    if (op->list == NULL && tutti_kind_in_blocks(op->kind)) {
+        size_t own = (size_t)segment->rank * op->bytes, end = own + op->bytes; /* see block_of */
+        coll_copy_in(op, to, op->in, own);
+        coll_copy_in(op, to + end, op->in + end, op->in_bytes - end);
+    } else if (op->list == NULL) {
         coll_copy_in(op, to, op->in, op->in_bytes);
     } else if (op->kind == TUTTI_ALL_GATHER) {
         coll_copy_in(op, to, op->in, coll_block_bytes(op, segment->rank));
     } else {
         for (int i = 0; i < segment->n; i++)
-            coll_copy_in(op, to + (size_t)i * op->bytes, op->list[i].data, coll_block_bytes(op, i));
+            if (i != segment->rank)
+                coll_copy_in(op, to + (size_t)i * op->bytes, op->list[i].data, coll_block_bytes(op, i));
     }
 }
 
