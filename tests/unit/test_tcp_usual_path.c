@@ -94,6 +94,18 @@ static void test_scatter_by_messages(void **state)
     assert_int_equal(describe(&cases[1], &pipelined).path, COLL_PIPELINED);
 }
 
+/* A calibration times the lower number first: copies with non-temporal stores, and direct with plain ones. */
+static void test_order_of_ways(void **state)
+{
+    (void)state;
+    for (int path = COLL_EAGER; path <= COLL_DIRECT; path++) {
+        assert_true((COLL_WAY(path, 1) < COLL_WAY(path, 0)) == (path != COLL_DIRECT));
+        assert_true(COLL_BYPASSES(COLL_WAY(path, 1)) && !COLL_BYPASSES(COLL_WAY(path, 0)));
+        for (int bypasses = 0; bypasses < 2; bypasses++)
+            assert_int_equal(COLL_WAY_PATH(COLL_WAY(path, bypasses)), path);
+    }
+}
+
 static bool has_path(const struct coll_op *op, enum coll_path path)
 {
     return (op->ways >> COLL_WAY(path, 0) & 1) != 0;
@@ -279,6 +291,7 @@ int main(void)
         cmocka_unit_test(test_reads),
         cmocka_unit_test(test_copies),
         cmocka_unit_test(test_scatter_by_messages),
+        cmocka_unit_test(test_order_of_ways),
         cmocka_unit_test(test_lockstep),
         cmocka_unit_test(test_reduce),
         cmocka_unit_test(test_runs_ahead),

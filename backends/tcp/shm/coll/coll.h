@@ -87,9 +87,12 @@ enum coll_path {
     COLL_UNEVEN     /* blocks of differing sizes, which each rank places where they fit */
 };
 
-/* A way of an operation: a path, with plain or non-temporal stores of data that other ranks read. */
-#define COLL_WAY(path, bypasses) (((int)(path)-COLL_EAGER) * 2 + (bypasses))
-#define COLL_BYPASSES(way) ((way) % 2 != 0)
+/* A way of an operation: a path, with plain or non-temporal stores of data that other ranks read.  A calibration times
+ * the lower number first (choice.c): of copies the way with non-temporal stores, because where the cores share no cache
+ * plain ones take up to ten times as long; of direct, which stores only results, the plain one. */
+#define COLL_WAY(path, bypasses) (((int)(path)-COLL_EAGER) * 2 + ((bypasses) == ((path) == COLL_DIRECT)))
+#define COLL_WAY_PATH(way) (COLL_EAGER + (way) / 2)
+#define COLL_BYPASSES(way) ((way) % 2 == (COLL_WAY_PATH(way) == COLL_DIRECT))
 
 /* Calls of one kind and size class, counted by all ranks alike: see agree.c. */
 struct coll_class {

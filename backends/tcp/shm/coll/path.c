@@ -260,7 +260,7 @@ static void set_steps(const struct coll_segment *segment, struct coll_op *op)
 
 void coll_use_way(const struct coll_segment *segment, struct coll_op *op, int way)
 {
-    op->path = (enum coll_path)(COLL_EAGER + way / 2);
+    op->path = (enum coll_path)COLL_WAY_PATH(way);
     op->bypasses = COLL_BYPASSES(way);
     op->probes = probes(segment, op);
     set_steps(segment, op);
