@@ -141,7 +141,7 @@ static void has(const struct launch *launch, const char *part)
 static void explains(void **state)
 {
     (void)state;
-    struct launch local = RUN("-n", "2", TUTTI_BENCH_PATH, "--backend", backend(), "--explain", "broadcast", "1K");
+    struct launch local = RUN("-n", "2", TUTTI_BENCH_PATH, "--backend", backend(), "--explain", "broadcast", "512");
     assert_int_equal(local.status, 0);
     if (strcmp(backend(), "tcp") == 0) has(&local, "tcp: native, through shared memory, in one step");
     launch_free(&local);

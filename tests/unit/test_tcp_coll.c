@@ -229,11 +229,12 @@ static void check_run_ahead(struct small small[2], int64_t done, int depth, int 
     while (received < sent) small_receive(&small[1], ++received);
 }
 
-static void run_ahead(int64_t numel, int depth, int caught_up)
+static void run_ahead(bool shares_cores, int64_t numel, int depth, int caught_up)
 {
     struct end end[2];
     struct small small[2];
     ends_open(end, 2);
+    for (int i = 0; i < 2; i++) end[i].shm.shares_cores = shares_cores;
     for (int i = 0; i < 2; i++) small_open(&end[i], &small[i], 2);
     small[0].numel = small[1].numel = numel;
     check_run_ahead(small, 0, depth, caught_up);
@@ -245,12 +246,13 @@ static void test_runs_ahead(void **state)
 {
     (void)state;
     enum { SMALL_DEPTH = COLL_SMALL_BUFFERS - COLL_RUN_AHEAD };
-    run_ahead(COLL_INLINE / 8, COLL_SLOTS - COLL_RUN_AHEAD, (COLL_SLOTS - COLL_RUN_AHEAD) / 2 + 1);
-    run_ahead(COLL_TINY / 8, COLL_SLOTS - COLL_RUN_AHEAD, (COLL_SLOTS - COLL_RUN_AHEAD) / 2 + 1);
-    run_ahead(COLL_TINY / 8 + 1, SMALL_DEPTH, SMALL_DEPTH / 2 + 1);
-    run_ahead(COLL_SMALL / 8, SMALL_DEPTH, SMALL_DEPTH / 2 + 1);
-    run_ahead(COLL_SMALL / 8 + 1, COLL_EAGER_BUFFERS - COLL_AHEAD, 1);
-    run_ahead(CHOICE_MIN / 8 - 1, COLL_EAGER_BUFFERS - COLL_AHEAD, 1);
+    run_ahead(false, COLL_INLINE / 8, COLL_SLOTS - COLL_RUN_AHEAD, (COLL_SLOTS - COLL_RUN_AHEAD) / 2 + 1);
+    run_ahead(false, COLL_TINY / 8, COLL_SLOTS - COLL_RUN_AHEAD, (COLL_SLOTS - COLL_RUN_AHEAD) / 2 + 1);
+    run_ahead(false, COLL_TINY / 8 + 1, SMALL_DEPTH, SMALL_DEPTH / 2 + 1);
+    run_ahead(false, COLL_ASKED / 8, SMALL_DEPTH, SMALL_DEPTH / 2 + 1);
+    run_ahead(true, COLL_SMALL / 8, SMALL_DEPTH, SMALL_DEPTH / 2 + 1);
+    run_ahead(false, COLL_ASKED / 8 + 1, COLL_EAGER_BUFFERS - COLL_AHEAD, 1); /* in lockstep */
+    run_ahead(false, CHOICE_MIN / 8 - 1, COLL_EAGER_BUFFERS - COLL_AHEAD, 1);
 }
 
 static void open_in_parts(struct end end[2], struct small small[2], int64_t numel)

@@ -47,7 +47,7 @@ static void test_a_root_in_lockstep_continues(void **state)
     small_close_both(end, small);
 }
 
-/* Lockstep needs two ranks with a core each, and data from CHOICE_MIN on. */
+/* Lockstep needs two ranks with a core each, and more data than those for whose lines ranks ask ahead. */
 static void test_conditions(void **state)
 {
     struct end end[ENDS];
@@ -59,7 +59,7 @@ static void test_conditions(void **state)
         struct coll_op made = {0};
         small_open(&end[0], &small, is_third ? 3 : 2);
         end[0].shm.shares_cores = shares_core;
-        tutti_tensor x = {small.x, CHOICE_MIN / 8 - is_small, TUTTI_INT64, {TUTTI_CPU, 0}};
+        tutti_tensor x = {small.x, COLL_ASKED / 8 + !is_small, TUTTI_INT64, {TUTTI_CPU, 0}};
         tutti_op op = {.kind = TUTTI_ALL_REDUCE, .dtype = TUTTI_INT64, .n_in = 1, .n_out = 1, .in = &x, .out = &x};
         assert_true(coll_describe(&small.coll, &op, &made));
         assert_true(((made.ways >> COLL_WAY(COLL_LOCKSTEP, 0) & 1) != 0) == (!is_third && !shares_core && !is_small));

@@ -55,11 +55,12 @@ static int count_posted(const struct flight *flight)
 }
 
 /* Rank 0 begins operations of these sizes; rank 1 has not called yet.  Then both end all of them. */
-static void posts_ahead(const int64_t *numel, int n, int posted)
+static void posts_ahead(bool shares_cores, const int64_t *numel, int n, int posted)
 {
     static struct flight flight[2];
     struct end end[2];
     ends_open(end, 2);
+    for (int i = 0; i < 2; i++) end[i].shm.shares_cores = shares_cores;
     for (int i = 0; i < 2; i++) open_flight(&end[i], &flight[i]);
     for (int i = 0; i < n; i++) begin(&flight[0], i, i, numel[i]);
     assert_int_equal(count_posted(&flight[0]), posted);
@@ -70,23 +71,30 @@ static void posts_ahead(const int64_t *numel, int n, int posted)
     ends_close(end, 2);
 }
 
-static void test_short_ones(void **state)
+static void posts_alike(bool shares_cores, size_t bytes, int posted)
 {
     int64_t numel[IN_FLIGHT];
+    for (int i = 0; i < IN_FLIGHT; i++) numel[i] = (int64_t)bytes / 8;
+    posts_ahead(shares_cores, numel, IN_FLIGHT, posted);
+}
+
+/* Two ranks with a core each take larger ones in lockstep, one after another. */
+static void test_short_ones(void **state)
+{
     (void)state;
-    for (int i = 0; i < IN_FLIGHT; i++) numel[i] = 1;
-    posts_ahead(numel, IN_FLIGHT, 1 + COLL_RUN_AHEAD);
-    for (int i = 0; i < IN_FLIGHT; i++) numel[i] = COLL_SMALL / 8;
-    posts_ahead(numel, IN_FLIGHT, 1 + COLL_RUN_AHEAD);
+    posts_alike(false, 8, 1 + COLL_RUN_AHEAD);
+    posts_alike(false, COLL_ASKED, 1 + COLL_RUN_AHEAD);
+    posts_alike(false, COLL_ASKED + 8, 1);
+    posts_alike(true, COLL_SMALL, 1 + COLL_RUN_AHEAD);
 }
 
 static void test_not_beyond_a_longer_one(void **state)
 {
     static const int64_t longer = COLL_SMALL / 8 + 1;
     (void)state;
-    posts_ahead((int64_t[]){1, 1, longer, 1, 1}, 5, 2);
-    posts_ahead((int64_t[]){longer, 1, 1}, 3, 1);
-    posts_ahead((int64_t[]){longer, longer, 1}, 3, 1);
+    posts_ahead(true, (int64_t[]){1, 1, longer, 1, 1}, 5, 2);
+    posts_ahead(true, (int64_t[]){longer, 1, 1}, 3, 1);
+    posts_ahead(true, (int64_t[]){longer, longer, 1}, 3, 1);
 }
 
 /* Both ranks keep different numbers of operations in flight, of all sizes. */

@@ -94,6 +94,24 @@ static void test_scatter_by_messages(void **state)
     assert_int_equal(describe(&cases[1], &pipelined).path, COLL_PIPELINED);
 }
 
+/* Two ranks with a core each ask ahead for the lines of little data.  They take more in lockstep, up to where they
+ * measure. */
+static void test_usually_lockstep(void **state)
+{
+    static const struct usual_case cases[] = {
+        {TUTTI_ALL_REDUCE, 2, false, true, COLL_ASKED, COLL_EAGER},
+        {TUTTI_ALL_REDUCE, 2, false, true, COLL_ASKED + 1, COLL_LOCKSTEP},
+        {TUTTI_ALL_REDUCE, 2, false, true, CHOICE_MIN - 1, COLL_LOCKSTEP},
+        {TUTTI_ALL_REDUCE, 2, false, true, CHOICE_MIN, COLL_EAGER},
+        {TUTTI_ALL_REDUCE, 2, true, true, COLL_ASKED + 1, COLL_EAGER},
+        {TUTTI_ALL_REDUCE, 3, false, true, COLL_ASKED + 1, COLL_EAGER},
+        {TUTTI_ALL_TO_ALL, 2, false, true, COLL_ASKED / 2, COLL_EAGER}, /* the size of a block */
+        {TUTTI_ALL_TO_ALL, 2, false, true, COLL_ASKED / 2 + 1, COLL_LOCKSTEP},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check(&cases[i]);
+}
+
 /* A calibration times the lower number first: copies with non-temporal stores, and direct with plain ones. */
 static void test_order_of_ways(void **state)
 {
@@ -291,6 +309,7 @@ int main(void)
         cmocka_unit_test(test_reads),
         cmocka_unit_test(test_copies),
         cmocka_unit_test(test_scatter_by_messages),
+        cmocka_unit_test(test_usually_lockstep),
         cmocka_unit_test(test_order_of_ways),
         cmocka_unit_test(test_lockstep),
         cmocka_unit_test(test_reduce),

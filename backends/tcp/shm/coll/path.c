@@ -171,11 +171,20 @@ static bool prefers_parts(const struct coll_segment *segment, const struct coll_
     return parts > 0 && COLL_PARTS / parts * COLL_FRAGMENTS > COLL_EAGER_BUFFERS - COLL_AHEAD;
 }
 
+/* True for two ranks' data for whose lines they do not ask ahead, and which have no choice: in lockstep they go through
+ * fewer buffers, which stay in the first-level caches. */
+static bool prefers_lockstep(const struct coll_segment *segment, const struct coll_op *op)
+{
+    bool in_range = op->in_bytes > COLL_ASKED && op->in_bytes < CHOICE_MIN;
+    return in_range && is_possible(segment, op, COLL_LOCKSTEP) && may_pay(segment, op, COLL_LOCKSTEP);
+}
+
 /* Returns the path that is taken without a measurement.  Two copies at once can be faster than a single copy, but where
  * data move slowly between cores, they take several times as long. */
 static enum coll_path usual_path(const struct coll_segment *segment, const struct coll_op *op)
 {
     if (prefers_parts(segment, op)) return COLL_PIPELINED;
+    if (prefers_lockstep(segment, op)) return COLL_LOCKSTEP;
     if (is_possible(segment, op, COLL_EAGER) && may_pay(segment, op, COLL_EAGER)) return COLL_EAGER;
     return usually_reads(segment, op) ? COLL_DIRECT : COLL_PIPELINED;
 }
