@@ -18,9 +18,18 @@ static size_t copied;
 static bool is_running, was_non_temporal;
 static int n_non_temporal;
 
+/* Of the first non-temporal copies in a row, whose lines are still in caches. */
+static int64_t first_cost_ns;
+static int n_first, in_a_row;
+
+static int64_t cost_of_copy(void)
+{
+    return was_non_temporal && in_a_row <= n_first ? first_cost_ns : cost_ns[was_non_temporal];
+}
+
 static int64_t made_up_ns(void)
 {
-    if (is_running) clock_ns += cost_ns[was_non_temporal] * (int64_t)copied / BYTES;
+    if (is_running) clock_ns += cost_of_copy() * (int64_t)copied / BYTES;
     is_running = !is_running;
     was_non_temporal = false;
     return clock_ns;
@@ -31,6 +40,7 @@ void shm_copy_non_temporal(void *to, const void *from, size_t bytes)
     memcpy(to, from, bytes);
     was_non_temporal = true;
     n_non_temporal++;
+    in_a_row++;
 }
 
 static const tutti_host timed_host = {.now_ns = made_up_ns};
@@ -45,6 +55,7 @@ static void start(int64_t usual_ns, int64_t non_temporal_ns)
     }
     cost_ns[USUAL] = usual_ns;
     cost_ns[NON_TEMPORAL] = non_temporal_ns;
+    n_first = 0;
 }
 
 /* Copies n times to a peer.  Returns how often the stores were non-temporal. */
@@ -54,8 +65,10 @@ static int copy(int n, int local_rank, size_t bytes)
     n_non_temporal = 0;
     copied = bytes;
     for (int i = 0; i < n; i++) {
+        int before = n_non_temporal;
         from[0] = from[bytes - 1] = (char)i;
         shm_store(&shm, local_rank, to, from, bytes);
+        if (n_non_temporal == before) in_a_row = 0;
         assert_int_equal(to[0], (char)i);
         assert_int_equal(to[bytes - 1], (char)i);
     }
@@ -69,6 +82,17 @@ static void test_takes_the_faster(void **state)
     assert_in_range(copy(1000, 0, BYTES), 900, 1000);
     start(7000, 1000); /* the peer reads the data from memory */
     assert_in_range(copy(1000, 0, BYTES), SPAN, 5 * SPAN);
+}
+
+/* The first pass through the memory does not count. */
+static void test_first_copies_of_a_way(void **state)
+{
+    (void)state;
+    start(9000, 1000);
+    n_first = 9;
+    first_cost_ns = 3000;
+    assert_in_range(copy(1000, 0, BYTES), 900, 1000);
+    start(9000, 1000);
 }
 
 static void test_a_change(void **state)
@@ -144,6 +168,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_takes_the_faster),
+        cmocka_unit_test(test_first_copies_of_a_way),
         cmocka_unit_test(test_a_change),
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_peers_differ),

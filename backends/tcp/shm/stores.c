@@ -16,7 +16,8 @@ enum { USUAL, NON_TEMPORAL };
 
 enum {
     UNIT = 64 << 10,  /* bytes */
-    SPAN = 8,         /* calls of a short span */
+    SPAN = 16,        /* copies of a short span: a large message's copies fill the FIFO twice */
+    TIMED = 7,        /* of them, the last ones: the first stores of another way find lines that it does not leave */
     NS_MAX = 1 << 30, /* a longer time says nothing */
     WEIGHT = 8        /* times that non-temporal stores must be as fast */
 };
@@ -28,7 +29,7 @@ static int next_way(struct shm_stores *stores, bool *timed)
     if (stores->copies == 0) stores->end = SPAN;
     if (stores->copies == stores->end) stores->end += (uint64_t)choice_end_span(&stores->measured, ways, SPAN);
     uint64_t left = stores->end - stores->copies++;
-    *timed = left < SPAN; /* not the first one of a span */
+    *timed = left <= TIMED;
     return stores->measured.way;
 }
 
