@@ -45,9 +45,18 @@ static int size_class(const struct coll_segment *segment, const struct coll_clas
     return (int)(class - segment->classes) % CHOICE_CLASSES;
 }
 
-static int short_span(const struct coll_segment *segment, const struct coll_class *class)
+/* Returns the calls at the end of a span that may be timed. */
+static int timed_calls(const struct coll_segment *segment, const struct coll_class *class)
 {
-    return choice_short_span(size_class(segment, class));
+    return choice_short_span(size_class(segment, class)) - 1;
+}
+
+/* Returns the calls of a short span.  The timed ones come after all parts of the fragment buffers have been used: the
+ * memory may be new, and the first stores of another way find its lines where that way does not leave them. */
+static int short_span(const struct coll_segment *segment, const struct coll_op *op)
+{
+    int pass = op->parts > 0 ? COLL_FRAGMENTS * COLL_PARTS / op->parts : 1;
+    return pass + timed_calls(segment, op->class);
 }
 
 /* The way may have been published for calls that can take other ways. */
@@ -108,9 +117,9 @@ static uint64_t time_work(const struct coll_segment *segment, const struct coll_
 void coll_agree_start(const struct coll_segment *segment, struct coll_op *op)
 {
     struct coll_class *class = op->class;
-    uint64_t timed = (uint64_t)short_span(segment, class) - 1;
+    uint64_t timed = (uint64_t)timed_calls(segment, class);
     if (class->calls == 0) {
-        class->end = timed + 1;
+        class->end = (uint64_t)short_span(segment, op);
         class->way = class->measured.way = op->usual;
         choice_start(&class->measured, size_class(segment, class), sizeof *class);
     }
@@ -145,14 +154,14 @@ static bool leaves_cores(const struct coll_segment *segment, const struct coll_o
 static void publish(const struct coll_segment *segment, const struct coll_op *op)
 {
     struct coll_class *class = op->class;
-    int least = short_span(segment, class);
     if (measures_work(segment)) {
-        choice_add(&class->measured, (int64_t)(time_work(segment, class) / (uint64_t)(least - 1 - UNCOUNTED)));
+        uint64_t counted = (uint64_t)(timed_calls(segment, class) - UNCOUNTED);
+        choice_add(&class->measured, (int64_t)(time_work(segment, class) / counted));
     } else {
         int64_t waited_ns = segment->host->now_ns() - op->begin_ns;
         if (waited_ns > 0) class->measured.sum_ns += (uint64_t)waited_ns; /* for the work of the timed calls */
     }
-    int length = choice_end_span(&class->measured, op->ways, least);
+    int length = choice_end_span(&class->measured, op->ways, short_span(segment, op));
     if (leaves_cores(segment, op)) class->measured.way = BESIDE;
     /* release: pairs with adopt */
     atomic_store_explicit(word_of(segment, class), (class->end + (uint64_t)length) << WAY_BITS | class->measured.way,
