@@ -308,6 +308,32 @@ static void test_same_call_again(void **state)
     close_all();
 }
 
+/* A rank that repeats a call shows its memory first in each, also if the path is named: its description is used again,
+ * with what it learned from the last call. */
+static void test_shows_first_again(void **state)
+{
+    static const tutti_path_row lockstep = {TUTTI_BROADCAST, COLL_LOCKSTEP, INT64_MAX};
+    bool any, all;
+    (void)state;
+    ranks = 2;
+    open_all();
+    for (int i = 0; i < ranks; i++) {
+        member[i].coll.choices = &lockstep;
+        member[i].coll.n_choices = 1;
+    }
+    for (int shared = 0; shared < 2; shared++) {
+        int64_t *root = shared ? member[0].out.shared : member[0].out.own;
+        fill(root, 0);
+        begin(&member[1], TUTTI_BROADCAST, 0, 4096, NULL, member[1].out.own);
+        assert_int_equal(TAILQ_FIRST(&member[1].coll.ops)->posted, 1);
+        begin(&member[0], TUTTI_BROADCAST, 0, 4096, NULL, root);
+        drive(&any, &all);
+        assert_true(any == shared && all == shared);
+    }
+    close_all();
+    ranks = ENDS;
+}
+
 /* A rank may have only its input in shared memory. */
 static void test_half_a_rank(void **state)
 {
@@ -440,6 +466,7 @@ int main(void)
         cmocka_unit_test(test_two_ranks),
         cmocka_unit_test(test_two_ranks_show_first),
         cmocka_unit_test(test_same_call_again),
+        cmocka_unit_test(test_shows_first_again),
         cmocka_unit_test(test_half_a_rank),
         cmocka_unit_test(test_growing_results),
         cmocka_unit_test(test_gives_up),

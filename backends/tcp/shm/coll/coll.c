@@ -108,6 +108,7 @@ static bool describe_op(const struct coll_segment *segment, const tutti_op *want
     op->first = 0;
     op->at = op->posted = 0;
     op->arrived = false;
+    if (op->probes) op->ahead = 0; /* as before the last call's probe: see steps.c */
     return true;
 }
 
