@@ -66,7 +66,21 @@ static void test_repays(void **state)
     assert_int_equal(span_of_best(1001, 1000, 8), 16);
     assert_int_equal(span_of_best(900, 1000, 8), 16);
     assert_int_equal(span_of_best(NS_MAX, 1, 8), CHOICE_STEADY);
-    assert_int_equal(span_of_best(1000, 0, 8), 16); /* the best one is not known yet */
+    assert_int_equal(span_of_best(1000, 0, 8), 16);                   /* the best one is not known yet */
+    assert_int_equal(span_of_best(1500, 1000, 135), 135 * REPAY / 2); /* parts of fragment buffers: see agree.c */
+    assert_int_equal(span_of_best(NS_MAX, 1, 135), 135 * REPAY);
+}
+
+/* No span is shorter than a short one. */
+static void test_long_short_spans(void **state)
+{
+    enum { SHORTEST = CHOICE_STEADY + 7 };
+    struct choice choice = {.calls = SHORTEST};
+    (void)state;
+    for (int i = 0; i < 100; i++) {
+        choice_add(&choice, 1000 + choice.way * 1000);
+        assert_true(choice_end_span(&choice, ALL, SHORTEST) >= SHORTEST);
+    }
 }
 
 static void test_far_slower_ones_are_rare(void **state)
@@ -254,6 +268,7 @@ int main(void)
         cmocka_unit_test(test_takes_the_fastest),
         cmocka_unit_test(test_few_calls),
         cmocka_unit_test(test_repays),
+        cmocka_unit_test(test_long_short_spans),
         cmocka_unit_test(test_far_slower_ones_are_rare),
         cmocka_unit_test(test_one_long_time_changes_nothing),
         cmocka_unit_test(test_a_change_is_noticed),

@@ -180,14 +180,19 @@ static uint64_t take_mean(struct choice *choice)
     return n > 0 ? sum / n : NS_MAX;
 }
 
+static int larger(int a, int b)
+{
+    return a > b ? a : b;
+}
+
 /* Returns the calls of the best way that repay a span of another one.  A way that is as fast has cost nothing.
  * A longer span would rely on a single measurement. */
 static int span_of_best(uint64_t ns, uint64_t best_ns, int shortest)
 {
-    int least = 2 * shortest;
+    int least = 2 * shortest, most = larger(REPAY * shortest, CHOICE_STEADY);
     if (best_ns == 0 || ns <= best_ns) return least;
     uint64_t calls = (ns - best_ns) * (uint64_t)shortest * REPAY / best_ns;
-    return calls < (uint64_t)least ? least : calls > CHOICE_STEADY ? CHOICE_STEADY : (int)calls;
+    return calls < (uint64_t)least ? least : calls > (uint64_t)most ? most : (int)calls;
 }
 
 int choice_end_span(struct choice *choice, unsigned ways, int shortest)
@@ -210,7 +215,8 @@ int choice_end_span(struct choice *choice, unsigned ways, int shortest)
         if (other < 0) other = find_trial(choice, ways, best);
         if (other != best && way != best) other = -1; /* the others take a small part of the calls */
         choice->way = (uint8_t)(other < 0 ? best : other);
-        if (other < 0) length = open < 0 ? CHOICE_STEADY : span_of_best(ns, choice->ns[best], shortest);
+        if (other < 0)
+            length = open < 0 ? larger(shortest, CHOICE_STEADY) : span_of_best(ns, choice->ns[best], shortest);
     }
     choice->calls += (uint64_t)length;
     return length;
