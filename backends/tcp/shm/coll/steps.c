@@ -278,7 +278,8 @@ static int end_reads(struct coll_segment *segment, struct coll_op *op)
 static void end_steps(struct coll_segment *segment, const struct coll_op *op)
 {
     segment->next = op->first + (uint64_t)op->steps;
-    bool may_use_fragment = op->path == COLL_UNEVEN ? coll_is_in_fragment(op->uneven.place) : op->path != COLL_EAGER;
+    bool may_use_fragment = op->path == COLL_UNEVEN ? coll_is_in_fragment(op->uneven.place)
+                                                    : op->path != COLL_EAGER && op->path != COLL_LOCKSTEP;
     if (may_use_fragment) segment->filled = segment->next - 1;
     if (may_use_fragment && op->parts == 0) segment->whole = segment->next - 1;
 }
