@@ -42,8 +42,8 @@ static inline int choice_class(size_t bytes)
     return c < CHOICE_CLASSES ? c : CHOICE_CLASSES - 1;
 }
 
-/* Returns the calls of a short span of a size class.  In every span, that many calls at its end are measured, but not
- * the first and the last one of these. */
+/* Returns the calls of a short span of a size class.  Collectives time that many calls at the end of every span, but
+ * not the first and the last one of these. */
 int choice_short_span(int class);
 
 /* Starts the choice of a size class: ways that take far longer than the best one in a lower class are not timed in its

@@ -16,8 +16,8 @@ enum { USUAL, NON_TEMPORAL };
 
 enum {
     UNIT = 64 << 10,  /* bytes */
-    SPAN = 16,        /* copies of a short span: a large message's copies fill the FIFO twice */
-    TIMED = 7,        /* of them, the last ones: the first stores of another way find lines that it does not leave */
+    SPAN = 16,        /* copies of a short span: a large message fills the FIFO with 8 */
+    TIMED = 7,        /* of them, the last ones: the first find lines as the other way has left them */
     NS_MAX = 1 << 30, /* a longer time says nothing */
     WEIGHT = 8        /* times that non-temporal stores must be as fast */
 };

@@ -51,8 +51,9 @@ static int timed_calls(const struct coll_segment *segment, const struct coll_cla
     return choice_short_span(size_class(segment, class)) - 1;
 }
 
-/* Returns the calls of a short span.  The timed ones come after all parts of the fragment buffers have been used: the
- * memory may be new, and the first stores of another way find its lines where that way does not leave them. */
+/* Returns the calls of a short span.  The timed ones come after each part of the fragment buffers has been used once: a
+ * new part has no memory yet, and after a change of ways its lines are in the caches where the other way has left them.
+ */
 static int short_span(const struct coll_segment *segment, const struct coll_op *op)
 {
     int pass = op->parts > 0 ? COLL_FRAGMENTS * COLL_PARTS / op->parts : 1;

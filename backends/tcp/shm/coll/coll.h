@@ -7,9 +7,9 @@
  * per rank carries arrival, operation and, if small, data.
  *
  * - Small data fits the control slot, or a tiny, small or eager buffer (eager.c).  The ranks concerned copy it out.
- * - Lockstep: two ranks with a core each split larger data into small chunks, one per step, while both wait for their
- *   calls.  Each rank posts the next chunk before it copies out the current one.  Neither rank waits while lines move
- *   between cores, and the eager buffers stay in the caches.
+ * - Lockstep: two ranks with a core each send more than COLL_ASKED bytes in chunks of 2 KiB, one per step.  A rank
+ * posts the next chunk before it copies out the current one, so it rarely waits while lines move between cores.  All
+ * chunks go through the first 2 KiB of the eager buffers.
  * - Otherwise chunks go through two fragment buffers per rank, one per step (pipelined.c).  If the first step finds
  * that all data to be read is memory of tutti_alloc, the operation continues as a direct one (shared.c).
  * - Blocks of differing sizes, which a rank knows of its own alone, go the way that suits each rank's own ones, which
@@ -35,7 +35,9 @@
  * every step before k - COLL_RUN_AHEAD, and with every step of a longer operation before k - COLL_AHEAD.  It may fill
  * its slot for step k once all have posted step k - COLL_SLOTS + COLL_RUN_AHEAD + 1.  The same holds for small buffers
  * with COLL_SMALL_BUFFERS.  Only longer operations use eager and fragment buffers.  A rank fills these once all have
- * posted step k - COLL_EAGER_BUFFERS + COLL_AHEAD + 1 and k - COLL_FRAGMENTS + 1.  The first steps of a pipelined
+ * posted step k - COLL_EAGER_BUFFERS + COLL_AHEAD + 1 and k - COLL_FRAGMENTS + 1.  For example, step k reuses the eager
+ * buffer of step k - 8: a rank fills it once all have posted step k - 6, and so are finished with every longer step
+ * before k - 7.  The first steps of a pipelined
  * operation wait only for the last one before that used fragment buffers (steps.c).  Then all are finished with the
  * buffer's previous use.  A rank that waits for no other, such as the root of a broadcast, can therefore run ahead.
  *
@@ -61,7 +63,8 @@ enum { COLL_RUN_AHEAD = 16 };        /* steps that a rank may post beyond the cu
 
 /* Bytes of data that fit a control slot, a tiny buffer and a small one. */
 enum { COLL_INLINE = SHM_LINE - 16, COLL_TINY = 256, COLL_SMALL = 1024 };
-enum { COLL_ASKED = 512 }; /* maximum bytes of a rank's data whose lines are asked for ahead */
+/* Maximum bytes of a rank's data whose lines are asked for ahead.  Two ranks with a core each take more in lockstep. */
+enum { COLL_ASKED = 512 };
 
 struct coll_slot {
     _Alignas(SHM_LINE) _Atomic uint64_t step;

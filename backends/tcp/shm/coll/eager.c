@@ -34,7 +34,8 @@ void coll_eager_post(struct coll_segment *segment, struct coll_op *op)
     if (!op->has_input) return;
     char *to = eager_data(segment, segment->rank, op->first, op->in_bytes);
     if (op->list == NULL && tutti_kind_in_blocks(op->kind)) {
-        size_t own = (size_t)segment->rank * op->bytes, end = own + op->bytes; /* see block_of */
+        size_t own = (size_t)segment->rank * op->bytes,
+               end = own + op->bytes; /* no rank reads the own block here: see block_of */
         coll_copy_in(op, to, op->in, own);
         coll_copy_in(op, to + end, op->in + end, op->in_bytes - end);
     } else if (op->list == NULL) {
@@ -48,8 +49,8 @@ void coll_eager_post(struct coll_segment *segment, struct coll_op *op)
     }
 }
 
-/* Returns a block of a rank's data.  This rank's own are read from its tensor: the lines that it has just written are
- * on their way to the others. */
+/* Returns a block of a rank's data.  This rank's own comes from its tensor: the buffer lacks it where there is a block
+ * for each rank, and other lines that the rank has just written are on their way to the others. */
 static const char *block_of(const struct coll_segment *segment, const struct coll_op *op, int rank, int block)
 {
     if (rank == segment->rank) return coll_in_block(op, block);

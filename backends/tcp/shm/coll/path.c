@@ -171,8 +171,9 @@ static bool prefers_parts(const struct coll_segment *segment, const struct coll_
     return parts > 0 && COLL_PARTS / parts * COLL_FRAGMENTS > COLL_EAGER_BUFFERS - COLL_AHEAD;
 }
 
-/* True for two ranks' data for whose lines they do not ask ahead, and which have no choice: in lockstep they go through
- * fewer buffers, which stay in the first-level caches. */
+/* True if two ranks with a core each take lockstep without a measurement.  They do so between COLL_ASKED, up to which
+ * they ask for lines ahead, and CHOICE_MIN, from which on they measure.  Lockstep goes through 8 buffers, eager through
+ * 128. */
 static bool prefers_lockstep(const struct coll_segment *segment, const struct coll_op *op)
 {
     bool in_range = op->in_bytes > COLL_ASKED && op->in_bytes < CHOICE_MIN;
@@ -310,7 +311,7 @@ bool coll_describe(const struct coll_segment *segment, const tutti_op *op, struc
     made->dtype = op->dtype;
     made->root = op->root;
     made->in_bytes = tutti_kind_in_blocks(op->kind) ? times(made->bytes, segment->n) : made->bytes;
-    made->has_input = !coll_is_from_root(op->kind) || op->root == segment->rank;
+    made->has_input = made->in_bytes > 0 && (!coll_is_from_root(op->kind) || op->root == segment->rank);
     /* A broadcast may have only an output. */
     made->in = op->n_in > 0 ? op->in[0].data : op->n_out > 0 ? op->out[0].data : NULL;
     made->out = op->n_out > 0 ? op->out[0].data : NULL;
