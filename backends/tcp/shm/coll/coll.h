@@ -7,9 +7,9 @@
  * per rank carries arrival, operation and, if small, data.
  *
  * - Small data fits the control slot, or a tiny, small or eager buffer (eager.c).  The ranks concerned copy it out.
- * - Lockstep: two ranks with a core each send more than COLL_ASKED bytes in chunks of 2 KiB, one per step.  A rank
- * posts the next chunk before it copies out the current one, so it rarely waits while lines move between cores.  All
- * chunks go through the first 2 KiB of the eager buffers.
+ * - Lockstep: two ranks with a core each send more than COLL_ASKED bytes in chunks of 2 KiB, one per step.  Each posts
+ *   the next chunk before it copies out the current one, so it rarely waits while lines move between cores.  All chunks
+ *   go through the first 2 KiB of the eager buffers.
  * - Otherwise chunks go through two fragment buffers per rank, one per step (pipelined.c).  If the first step finds
  * that all data to be read is memory of tutti_alloc, the operation continues as a direct one (shared.c).
  * - Blocks of differing sizes, which a rank knows of its own alone, go the way that suits each rank's own ones, which
@@ -37,9 +37,9 @@
  * with COLL_SMALL_BUFFERS.  Only longer operations use eager and fragment buffers.  A rank fills these once all have
  * posted step k - COLL_EAGER_BUFFERS + COLL_AHEAD + 1 and k - COLL_FRAGMENTS + 1.  For example, step k reuses the eager
  * buffer of step k - 8: a rank fills it once all have posted step k - 6, and so are finished with every longer step
- * before k - 7.  The first steps of a pipelined
- * operation wait only for the last one before that used fragment buffers (steps.c).  Then all are finished with the
- * buffer's previous use.  A rank that waits for no other, such as the root of a broadcast, can therefore run ahead.
+ * before k - 7.  The first steps of a pipelined operation wait only for the last one before that used fragment buffers
+ * (steps.c).  Then all are finished with the buffer's previous use.  A rank that waits for no other, such as the root
+ * of a broadcast, can therefore run ahead.
  *
  * Where ranks share cores, it should run ahead as far as possible in each time slice.  There an operation with a root
  * and more than a small buffer's data uses parts of fragment buffers, if one step suffices (fragment_parts.c).

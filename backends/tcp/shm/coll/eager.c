@@ -34,10 +34,8 @@ void coll_eager_post(struct coll_segment *segment, struct coll_op *op)
     if (!op->has_input) return;
     char *to = eager_data(segment, segment->rank, op->first, op->in_bytes);
     if (op->list == NULL && tutti_kind_in_blocks(op->kind)) {
-        size_t own = (size_t)segment->rank * op->bytes,
-               end = own + op->bytes; /* no rank reads the own block here: see block_of */
-        coll_copy_in(op, to, op->in, own);
-        coll_copy_in(op, to + end, op->in + end, op->in_bytes - end);
+        struct slice own = {(size_t)segment->rank * op->bytes, op->bytes}; /* see block_of */
+        coll_copy_in_around(op, to, op->in, own, op->in_bytes);
     } else if (op->list == NULL) {
         coll_copy_in(op, to, op->in, op->in_bytes);
     } else if (op->kind == TUTTI_ALL_GATHER) {

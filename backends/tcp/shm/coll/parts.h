@@ -55,6 +55,15 @@ struct slice {
     size_t at, bytes;
 };
 
+/* Copies in all but the own slice, which no other rank reads. */
+static inline void coll_copy_in_around(const struct coll_op *op, char *to, const char *from, struct slice own,
+                                       size_t bytes)
+{
+    size_t end = own.at + own.bytes;
+    coll_copy_in(op, to, from, own.at);
+    coll_copy_in(op, to + end, from + end, bytes - end);
+}
+
 static inline struct slice coll_part_of(const struct coll_segment *segment, const struct coll_op *op, size_t bytes,
                                         int rank)
 {

@@ -39,10 +39,7 @@ static void copy_in_slices(const struct coll_segment *segment, const struct coll
                            char *fragment)
 {
     struct slice own = coll_part_of(segment, op, chunk.bytes, segment->rank);
-    const char *in = op->in + chunk.at;
-    size_t end = own.at + own.bytes;
-    coll_copy_in(op, fragment, in, own.at);
-    coll_copy_in(op, fragment + end, in + end, chunk.bytes - end);
+    coll_copy_in_around(op, fragment, op->in + chunk.at, own, chunk.bytes);
 }
 
 void coll_pipelined_post(struct coll_segment *segment, struct coll_op *op)
