@@ -39,7 +39,8 @@
  * buffer of step k - 8: a rank fills it once all have posted step k - 6, and so are finished with every longer step
  * before k - 7.  The first steps of a pipelined operation wait only for the last one before that used fragment buffers
  * (steps.c).  Then all are finished with the buffer's previous use.  A rank that waits for no other, such as the root
- * of a broadcast, can therefore run ahead.
+ * of a broadcast, can therefore run ahead.  If it has come as far as it can, it waits until half of the buffers are
+ * free.
  *
  * Where ranks share cores, it should run ahead as far as possible in each time slice.  There an operation with a root
  * and more than a small buffer's data uses parts of fragment buffers, if one step suffices (fragment_parts.c).

@@ -47,11 +47,11 @@ static uint64_t required_step(const struct coll_op *op)
 }
 
 /* Returns the step to wait for if the required one has not been posted.  It is a later one, so that this rank need not
- * check and wait at each of the next steps. */
+ * look at each of the next steps: each look waits for a cache line that another core has just written. */
 static uint64_t awaited_step(const struct coll_op *op)
 {
     uint64_t before = required_step(op);
-    return before == 0 || op->depth <= COLL_EAGER_BUFFERS ? before : before + op->depth / 2;
+    return before == 0 || op->depth <= COLL_FRAGMENTS ? before : before + op->depth / 2;
 }
 
 /* Asks for the lines that this rank fills OWN_AHEAD steps later if the operations there are like this one. */
