@@ -311,7 +311,7 @@ static void test_chooses_stores(void **state)
     shm_fifo_begin(writer, 1, STREAM);
     shm_fifo_copy_in(writer, 1, data);
     assert_non_null(writer->peer[1].stores);
-    assert_int_equal(writer->peer[1].stores->copies, 8); /* pieces of the FIFO */
+    assert_int_equal(writer->peer[1].stores->count, 8); /* pieces of the FIFO */
     ends_close(end, 2);
 }
 

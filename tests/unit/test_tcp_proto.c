@@ -302,7 +302,15 @@ static enum transport_path choose_offer(struct transport *transport, int32_t ran
     return TRANSPORT_OFFER;
 }
 
-/* A receiver answers an offer with a CTS, and reads only if it cannot wait. */
+static bool prefers_reads;
+
+static bool reads_offer(struct transport *transport, int32_t rank, const tutti_request *request)
+{
+    (void)transport, (void)rank, (void)request;
+    return prefers_reads;
+}
+
+/* A receiver answers an offer as its transport prefers, and reads if it cannot wait. */
 static void test_offered(void **state)
 {
     enum { LARGE = TRANSPORT_PAYLOAD_MAX + 1, QUESTION = 7 };
@@ -310,18 +318,24 @@ static void test_offered(void **state)
     struct transport_header rts = {
         .kind = KIND_RTS_READ, .group = OURS, .bytes = LARGE, .id = QUESTION, .ref = 1, .flags = KIND_OFFER};
     (void)state;
-    for (int now = 0; now < 2; now++) {
+    struct transport_ops ops = stub_ops;
+    struct transport choosing = {.ops = &ops, .copies_out = true};
+    ops.reads = reads_offer;
+    for (int i = 0; i < 4; i++) {
+        bool now = (i & 1) != 0, reads = i > 0;
         int ended = 0;
         tutti_request request = {.peer = 1, .data = data, .bytes = LARGE, .owner = &ended};
+        prefers_reads = (i & 2) != 0;
         struct proto proto;
         struct proto_group group;
         request.flags = TUTTI_REQUEST_AWAITED | (now ? TUTTI_REQUEST_NOW : 0);
         open_rank(&proto, &group);
+        proto.peer[1].transport = &choosing;
         bring(&proto, 1, rts, NULL);
-        assert_int_equal(proto_recv(&group, &request), now ? TUTTI_REQUEST_DONE : TUTTI_REQUEST_PENDING);
-        assert_int_equal(last_sent.kind, now ? KIND_FIN : KIND_CTS);
+        assert_int_equal(proto_recv(&group, &request), reads ? TUTTI_REQUEST_DONE : TUTTI_REQUEST_PENDING);
+        assert_int_equal(last_sent.kind, reads ? KIND_FIN : KIND_CTS);
         assert_int_equal(last_sent.ref, QUESTION);
-        if (!now) { /* the sender withdraws the message, and waits for the answer */
+        if (!reads) { /* the sender withdraws the message, and waits for the answer */
             bring(&proto, 1, (struct transport_header){.kind = KIND_CANCEL_READ, .ref = QUESTION}, NULL);
             assert_int_equal(ended, TUTTI_ERR_ABORTED);
             assert_int_equal(last_sent.kind, KIND_FIN);

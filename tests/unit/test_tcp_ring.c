@@ -211,7 +211,7 @@ static void test_chooses_stores(void **state)
     assert_null(peer->stores);
     shm_send(&end[0].shm, 1, &header, zeros, sizeof zeros);
     assert_non_null(peer->stores);
-    assert_int_equal(peer->stores->copies, 1);
+    assert_int_equal(peer->stores->count, 1);
     ends_close(end, 2);
 }
 

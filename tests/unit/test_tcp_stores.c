@@ -151,7 +151,7 @@ static void test_prints(void **state)
 {
     char text[CHOICE_TEXT] = "";
     (void)state;
-    start(1000 * BYTES / UNIT, 2000 * BYTES / UNIT);
+    start(1000 * BYTES / MOVE_UNIT, 2000 * BYTES / MOVE_UNIT);
     shm_print_stores(&shm, 0, text, sizeof text);
     assert_string_equal(text, "");
     copy(1, 0, BYTES);

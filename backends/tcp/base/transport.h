@@ -120,7 +120,7 @@ enum transport_path {
     TRANSPORT_EAGER, /* at once, with its data */
     TRANSPORT_READ,  /* the receiver gets the address and reads the message */
     TRANSPORT_WRITE, /* the receiver exposes memory, and the message is written there */
-    TRANSPORT_OFFER, /* as WRITE, but a receiver that cannot wait for the writer reads the message */
+    TRANSPORT_OFFER, /* READ or WRITE, as the receiver likes */
     TRANSPORT_RMA    /* the same, but the receiver's network adapter reads the message; never returned by choose */
 };
 
@@ -162,9 +162,11 @@ struct transport_ops {
     /* Tells by which path a message of more than eager_certain bytes comes from rank.  NULL: of no use. */
     void (*hear)(struct transport *transport, int32_t rank, size_t bytes, enum transport_path path);
 
+    /* True if a message that rank offers is better read than asked for.  Called once for each. */
+    bool (*reads)(struct transport *transport, int32_t rank, const tutti_request *request);
     /* Reads `bytes` of a request's message, from offset `at` on.  The message begins at `from` in the peer's memory.
      * The last part counts only if the peer has not withdrawn the message.  Returns false after a failure, which has
-     * dropped the link.  NULL in a transport without single-copy reads. */
+     * dropped the link.  NULL, like `reads`, in a transport without single-copy reads. */
     bool (*read)(struct transport *transport, int32_t rank, tutti_request *request, size_t at, uint64_t from,
                  size_t bytes);
     /* Handles the next message from rank, or from the next of all ranks for TUTTI_ANY_SOURCE.  Waits for it a short

@@ -30,7 +30,7 @@ enum kind {
 /* Flags.  Those of a CTS are the write's number of parts - 1. */
 enum {
     KIND_WITHDRAWN = 1, /* of NACKs and FIN */
-    KIND_OFFER = 1      /* of an RTS_READ: the receiver had better answer with a CTS */
+    KIND_OFFER = 1      /* of an RTS_READ: the receiver may answer with a CTS instead */
 };
 
 /* True if a header is well formed and fits `payload` bytes of payload. */

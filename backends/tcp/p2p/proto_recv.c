@@ -31,6 +31,15 @@ static int expose_receive(struct proto_group *group, tutti_request *request, int
     return status;
 }
 
+/* True if the receiver reads the message.  If it is offered, it can wait for the writer instead. */
+static bool reads(const struct proto *proto, const tutti_request *request, const struct transport_header *rts)
+{
+    struct transport *transport = proto->peer[rts->source].transport;
+    if (rts->kind != KIND_RTS_READ) return false;
+    bool can_wait = (rts->flags & KIND_OFFER) != 0 && (request->flags & TUTTI_REQUEST_NOW) == 0;
+    return !can_wait || transport->ops->reads(transport, (int32_t)rts->source, request);
+}
+
 int proto_answer_rts(struct proto_group *group, tutti_request *request, const struct transport_header *rts, bool now)
 {
     struct proto *proto = group->proto;
@@ -39,11 +48,10 @@ int proto_answer_rts(struct proto_group *group, tutti_request *request, const st
         proto_send_nack(proto, peer, KIND_NACK_SEND, rts->id, request);
         return proto_fail_mismatch(proto, request, rts);
     }
-    bool waits = (request->flags & TUTTI_REQUEST_NOW) == 0;
-    bool reads = rts->kind == KIND_RTS_READ && !((rts->flags & KIND_OFFER) && waits);
-    if (reads && now && rts->bytes <= PROTO_READ_TURN && TAILQ_EMPTY(&proto->reading))
+    bool is_read = reads(proto, request, rts);
+    if (is_read && now && rts->bytes <= PROTO_READ_TURN && TAILQ_EMPTY(&proto->reading))
         return proto_read_now(proto, request, peer, rts);
-    int status = reads ? proto_start_read(group, request, rts) : expose_receive(group, request, peer, rts->id);
+    int status = is_read ? proto_start_read(group, request, rts) : expose_receive(group, request, peer, rts->id);
     if (status != TUTTI_REQUEST_PENDING) proto_reject(proto, rts);
     return status;
 }

@@ -433,6 +433,7 @@ void shm_close(struct shm *shm)
         close_own(shm, shm->peer[i].liveness_fd);
         free(shm->peer[i].messages);
         free(shm->peer[i].stores);
+        free(shm->peer[i].offers);
     }
     spares_free(&shm->spares);
     shm_arena_close(shm);

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tcp/shm/shm.h"
+#include "tcp/shm/offers.h"
 #include "tcp/shm/stores.h"
 
 enum { ROUND_MAX = 64 }; /* messages */
@@ -54,7 +54,7 @@ static enum transport_path usual_path(struct shm *shm, int local_rank, size_t by
     if (eager && bytes <= SHM_EAGER_MAX) return TRANSPORT_EAGER;
     if (blocked && !shm->shares_cores) return reads ? TRANSPORT_READ : TRANSPORT_WRITE;
     if (eager && (!reads || shm_fits(shm, local_rank, bytes))) return TRANSPORT_EAGER;
-    if (!reads || blocked) return TRANSPORT_WRITE;
+    if (!reads) return TRANSPORT_WRITE;
     return shm->shares_cores ? TRANSPORT_OFFER : TRANSPORT_READ;
 }
 
@@ -158,9 +158,9 @@ static int find_busiest(const struct shm *shm, size_t bytes)
     uint64_t most = 0, most_copies = 0;
     int busiest = shm->local_rank == 0 && shm->n > 1;
     for (int i = 0; i < shm->n; i++) {
-        const struct shm_stores *stores = shm->peer[i].stores;
-        if (stores == NULL || stores->copies <= most_copies) continue;
-        most_copies = stores->copies;
+        const struct shm_moves *stores = shm->peer[i].stores;
+        if (stores == NULL || stores->count <= most_copies) continue;
+        most_copies = stores->count;
         busiest = i;
     }
     for (int i = 0; i < shm->n; i++) {
@@ -173,7 +173,8 @@ static int find_busiest(const struct shm *shm, size_t bytes)
     return busiest;
 }
 
-/* Prints the path of a message to the rank, and why it is taken. */
+/* Prints the path of a message to the rank, and why it is taken.  Where ranks share cores, the receiver chooses that of
+ * the largest messages.  This rank's own choice, for those that it receives, is most likely the same. */
 static void explain_path(struct shm *shm, int local_rank, size_t bytes, const tutti_path_row *choice, char *text)
 {
     static const char *const names[CHOICE_WAYS] = {
@@ -189,6 +190,7 @@ static void explain_path(struct shm *shm, int local_rank, size_t bytes, const tu
     bool measures = chooses && is_measured(shm, bytes);
     struct shm_messages *messages = measures ? messages_of(&shm->peer[local_rank], bytes) : NULL;
     if (messages == NULL) {
+        if (usual == TRANSPORT_OFFER && shm_prefers_reads(shm, local_rank)) usual = TRANSPORT_READ;
         snprintf(text, CHOICE_TEXT, "%s", describe_path(chooses ? (int)usual : TRANSPORT_EAGER));
         return;
     }
@@ -211,5 +213,7 @@ const char *shm_explain_message(struct shm *shm, size_t bytes, const tutti_path_
     explain_path(shm, local_rank, bytes, choice, text);
     size_t length = strlen(text);
     if (bytes >= SHM_STORES_MIN) shm_print_stores(shm, local_rank, text + length, sizeof text - length);
+    length = strlen(text);
+    shm_print_offers(shm, local_rank, text + length, sizeof text - length);
     return text;
 }

@@ -20,7 +20,7 @@
 #include "tcp/base/peer_handshake.h"
 #include "tcp/base/spares.h"
 #include "tcp/base/transport.h"
-#include "tcp/shm/choice.h"
+#include "tcp/shm/moves.h"
 
 enum {
     SHM_RANKS_MAX = 256, /* maximum ranks of one host in a segment; further ranks use the network */
@@ -107,7 +107,8 @@ struct shm_peer {
     uint64_t fifo_written, fifo_unsent, fifo_freed;
     uint64_t fifo_consumed, fifo_expected; /* FIFO as reader: bytes read, still to read */
     struct shm_messages *messages;         /* calls of messages to the peer, by size class; NULL: none so far */
-    struct shm_stores *stores;             /* copies of larger data to the peer: see stores.h; NULL: none so far */
+    struct shm_moves *stores;              /* copies of larger data to the peer: see stores.h; NULL: none so far */
+    struct shm_moves *offers;              /* messages that it has offered: see offers.h; NULL: none so far */
     STAILQ_HEAD(, shm_waiting) waiting;    /* messages that wait for space in the ring */
 };
 

@@ -4,12 +4,6 @@
 
 #include "tcp/shm/shm.h"
 
-/* Copies to a peer. */
-struct shm_stores {
-    struct choice measured;
-    uint64_t copies, end; /* copies so far; the first one after the current span */
-};
-
 enum { SHM_STORES_MIN = 4 << 10 }; /* minimum bytes of a copy whose stores are chosen */
 
 /* Copies data that the peer will read, with the stores that have been the fastest. */

@@ -3,7 +3,7 @@
  * The oldest write to a peer owns the FIFO.  A SHM_STREAM message in the ring tells the receiver which memory the bytes
  * are for and where they begin.  Both ends copy whenever they make progress.
  */
-#include "tcp/shm/shm.h"
+#include "tcp/shm/offers.h"
 
 enum {
     TURN_BYTES = 4 << 20,       /* maximum bytes copied out in one turn: less than half a millisecond */
@@ -125,10 +125,12 @@ static bool copy_out(struct shm *shm, struct transport_memory *memory)
     size_t bytes, begin = memory->received;
     const void *piece;
     while (memory->received - begin < TURN_BYTES && (piece = shm_fifo_peek(shm, local_rank, &bytes)) != NULL) {
+        int64_t begin_ns = shm_offer_begin(shm, local_rank, request, SHM_OFFER_FIFO);
         if (request->bytes >= NON_TEMPORAL_MIN)
             shm_copy_non_temporal((char *)request->data + memory->received, piece, bytes);
         else
             tutti_request_take(shm->config.host, request, memory->received, piece, bytes);
+        shm_offer_end(shm, local_rank, SHM_OFFER_FIFO, begin_ns, bytes);
         memory->received += bytes;
         shm_fifo_release(shm, local_rank, bytes);
     }

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tcp/shm/shm.h"
+#include "tcp/shm/offers.h"
 
 static struct shm *shm_of(const struct transport *transport)
 {
@@ -118,6 +118,12 @@ static void hear(struct transport *transport, int32_t rank, size_t bytes, enum t
     shm_hear_path(shm, shm->local_rank_of[rank], bytes, path);
 }
 
+static bool reads(struct transport *transport, int32_t rank, const tutti_request *request)
+{
+    struct shm *shm = shm_of(transport);
+    return shm_reads_offer(shm, shm->local_rank_of[rank], request);
+}
+
 /* Reads a part of a message into the request's memory, or reduces it there if the request asks for that. */
 static bool read_part(struct shm *shm, int local_rank, const tutti_request *request, size_t at, uint64_t from,
                       size_t bytes)
@@ -140,10 +146,12 @@ static bool read_message(struct transport *transport, int32_t rank, tutti_reques
     struct shm *shm = shm_of(transport);
     int local_rank = shm->local_rank_of[rank];
     bool is_last = at + bytes == request->bytes;
+    int64_t begin_ns = shm_offer_begin(shm, local_rank, request, SHM_OFFER_READ);
     if (!read_part(shm, local_rank, request, at, from, bytes) || (is_last && shm_has_closed(shm, local_rank))) {
         shm_unreadable(shm, local_rank);
         return false;
     }
+    shm_offer_end(shm, local_rank, SHM_OFFER_READ, begin_ns, bytes);
     return true;
 }
 
@@ -238,6 +246,7 @@ static const struct transport_ops ops = {.reaches = reaches,
                                          .cut = cut,
                                          .choose = choose,
                                          .hear = hear,
+                                         .reads = reads,
                                          .read = read_message,
                                          .poll = poll_peer,
                                          .progress = progress,
