@@ -102,7 +102,8 @@ static void test_shared_cores(void **state)
         assert_int_equal(path_of(40000, true, i % 2), TRANSPORT_EAGER);
     }
     assert_null(peer.messages);
-    for (int blocked = 0; blocked < 2; blocked++) assert_int_equal(path_of(1 << 20, true, blocked), TRANSPORT_OFFER);
+    assert_int_equal(path_of(1 << 20, true, true), TRANSPORT_WRITE);
+    assert_int_equal(path_of(1 << 20, true, false), TRANSPORT_OFFER);
     is_arena = true;
     assert_int_equal(path_of(1 << 20, true, false), TRANSPORT_READ);
     is_arena = false;
@@ -111,10 +112,10 @@ static void test_shared_cores(void **state)
     assert_int_equal(path_of(40000, true, false), TRANSPORT_READ);
     has_memory = true;
     has_space = false;
-    for (int blocked = 0; blocked < 2; blocked++) assert_int_equal(path_of(40000, true, blocked), TRANSPORT_OFFER);
+    assert_int_equal(path_of(40000, true, false), TRANSPORT_OFFER);
+    assert_int_equal(path_of(40000, true, true), TRANSPORT_WRITE);
     shm.can_read_memory = false;
     assert_int_equal(path_of(40000, true, false), TRANSPORT_EAGER);
-    assert_int_equal(path_of(1 << 20, true, true), TRANSPORT_WRITE);
     has_space = true;
 }
 

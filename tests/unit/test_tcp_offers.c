@@ -18,7 +18,7 @@ static int64_t made_up_ns(void)
 }
 
 static const tutti_host timed_host = {.now_ns = made_up_ns};
-static struct shm_peer peers[2];
+static struct shm_peer peers[2] = {{.rank = 7}, {.rank = 8}};
 static struct shm shm = {.peer = peers, .n = 2, .config.host = &timed_host};
 
 static void start(void)
@@ -105,6 +105,14 @@ static void test_moves_late(void **state)
     assert_int_equal(peers[0].offers->measured.times, 0);
     assert_true(take(200, 0, cost_ns) > 100);
     start();
+    take(1, 0, cost_ns); /* a span of four, and windows of four that all end with its untimed message */
+    for (int window = 0; window < 100; window++) {
+        bool reads[4];
+        for (int i = 0; i < 4; i++) reads[i] = shm_reads_offer(&shm, 0, &request);
+        for (int i = 0; i < 4; i++) move(0, &request, reads[i] ? SHM_OFFER_READ : SHM_OFFER_FIFO, cost_ns[reads[i]]);
+    }
+    assert_true(shm_prefers_reads(&shm, 0));
+    start();
 }
 
 /* Data that are reduced on their way have no choice. */
@@ -118,6 +126,21 @@ static void test_reduced(void **state)
     assert_null(peers[0].offers);
     take(500, 0, reads_pay);
     assert_false(shm_reads_offer(&shm, 0, &request));
+    while (!peers[0].offers->is_timed) take(1, 0, reads_pay);
+    assert_int_equal(shm_offer_begin(&shm, 0, &request, peers[0].offers->measured.way), 0);
+    start();
+}
+
+/* A faulty peer may offer nothing. */
+static void test_no_bytes(void **state)
+{
+    static const int64_t cost_ns[] = {10000, 10000};
+    (void)state;
+    start();
+    while (peers[0].offers == NULL || !peers[0].offers->is_timed) take(1, 0, cost_ns);
+    int times = peers[0].offers->measured.times;
+    shm_offer_end(&shm, 0, SHM_OFFER_FIFO, clock_ns, 0);
+    assert_int_equal(peers[0].offers->measured.times, times);
     start();
 }
 
@@ -131,10 +154,10 @@ static void test_prints(void **state)
     assert_string_equal(text, "");
     take(1, 0, cost_ns);
     shm_print_offers(&shm, 0, text, sizeof text);
-    assert_string_equal(text, "; not measured for 64 KiB from it yet");
+    assert_string_equal(text, "; not measured for 64 KiB from rank 7 yet");
     take(1000, 0, cost_ns);
     shm_print_offers(&shm, 0, text, sizeof text);
-    assert_string_equal(text, "; measured for 64 KiB from it: fifo (both copies) 8.0 us, read 9.0 us");
+    assert_string_equal(text, "; measured for 64 KiB from rank 7: fifo (both copies) 8.0 us, read 9.0 us");
     start();
 }
 
@@ -142,7 +165,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_takes_less_work), cmocka_unit_test(test_each_peer), cmocka_unit_test(test_changes),
-        cmocka_unit_test(test_moves_late),      cmocka_unit_test(test_reduced),   cmocka_unit_test(test_prints),
+        cmocka_unit_test(test_moves_late),      cmocka_unit_test(test_reduced),   cmocka_unit_test(test_no_bytes),
+        cmocka_unit_test(test_prints),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

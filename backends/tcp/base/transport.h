@@ -120,8 +120,8 @@ enum transport_path {
     TRANSPORT_EAGER, /* at once, with its data */
     TRANSPORT_READ,  /* the receiver gets the address and reads the message */
     TRANSPORT_WRITE, /* the receiver exposes memory, and the message is written there */
-    TRANSPORT_OFFER, /* READ or WRITE, as the receiver likes */
-    TRANSPORT_RMA    /* the same, but the receiver's network adapter reads the message; never returned by choose */
+    TRANSPORT_OFFER, /* READ or WRITE, as the receiver chooses */
+    TRANSPORT_RMA    /* as READ, but the receiver's network adapter reads the message; never returned by choose */
 };
 
 struct transport_ops {
@@ -162,7 +162,7 @@ struct transport_ops {
     /* Tells by which path a message of more than eager_certain bytes comes from rank.  NULL: of no use. */
     void (*hear)(struct transport *transport, int32_t rank, size_t bytes, enum transport_path path);
 
-    /* True if a message that rank offers is better read than asked for.  Called once for each. */
+    /* True if this rank had better read a message that rank offers than let rank write it.  Called once for each. */
     bool (*reads)(struct transport *transport, int32_t rank, const tutti_request *request);
     /* Reads `bytes` of a request's message, from offset `at` on.  The message begins at `from` in the peer's memory.
      * The last part counts only if the peer has not withdrawn the message.  Returns false after a failure, which has

@@ -1,7 +1,8 @@
 /* Selects the path of a message above SHM_EAGER_MAX bytes, or without credit.
  *
  * A row that the core has passed (tutti_backend.choose) decides if its path is possible.  Otherwise the sender measures
- * the paths for each peer and size class (choice.h).  The receiver follows the path that the message's packet names.
+ * the paths for each peer and size class (choice.h).  The receiver follows the path that the message's packet names,
+ * unless that offers the message (offers.c).
  *
  * A message alone cannot be timed: a copy into the ring ends before the receiver begins its own, and a message that is
  * to be read costs its sender nothing.  What is timed is a round: the messages that follow each other without a wait,
@@ -54,7 +55,7 @@ static enum transport_path usual_path(struct shm *shm, int local_rank, size_t by
     if (eager && bytes <= SHM_EAGER_MAX) return TRANSPORT_EAGER;
     if (blocked && !shm->shares_cores) return reads ? TRANSPORT_READ : TRANSPORT_WRITE;
     if (eager && (!reads || shm_fits(shm, local_rank, bytes))) return TRANSPORT_EAGER;
-    if (!reads) return TRANSPORT_WRITE;
+    if (!reads || blocked) return TRANSPORT_WRITE;
     return shm->shares_cores ? TRANSPORT_OFFER : TRANSPORT_READ;
 }
 
@@ -152,15 +153,16 @@ static const char *describe_path(int path)
 }
 
 /* Returns the peer that got the most messages of this size class; if none were counted, the one that got the most
- * copies, or any peer. */
+ * copies and offered the most messages, or any peer. */
 static int find_busiest(const struct shm *shm, size_t bytes)
 {
     uint64_t most = 0, most_copies = 0;
     int busiest = shm->local_rank == 0 && shm->n > 1;
     for (int i = 0; i < shm->n; i++) {
-        const struct shm_moves *stores = shm->peer[i].stores;
-        if (stores == NULL || stores->count <= most_copies) continue;
-        most_copies = stores->count;
+        const struct shm_moves *stores = shm->peer[i].stores, *offers = shm->peer[i].offers;
+        uint64_t copies = stores != NULL ? stores->count : 0, offered = offers != NULL ? offers->count : 0;
+        if (copies + offered <= most_copies) continue;
+        most_copies = copies + offered;
         busiest = i;
     }
     for (int i = 0; i < shm->n; i++) {
@@ -214,6 +216,6 @@ const char *shm_explain_message(struct shm *shm, size_t bytes, const tutti_path_
     size_t length = strlen(text);
     if (bytes >= SHM_STORES_MIN) shm_print_stores(shm, local_rank, text + length, sizeof text - length);
     length = strlen(text);
-    shm_print_offers(shm, local_rank, text + length, sizeof text - length);
+    if (bytes > shm->transport.eager_max) shm_print_offers(shm, local_rank, text + length, sizeof text - length);
     return text;
 }

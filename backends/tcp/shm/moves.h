@@ -19,9 +19,11 @@ struct shm_moves {
 /* Counts a move, and sets is_timed.  Returns its way, 0 or 1.  `span`: moves of a short span.  `timed`: of them. */
 static inline int moves_next(struct shm_moves *moves, int span, uint64_t timed)
 {
-    bool has_times = moves->measured.times > 0;
-    if (moves->count == moves->end)
-        moves->end += (uint64_t)(has_times ? choice_end_span(&moves->measured, 1u << 0 | 1u << 1, span) : span);
+    bool ends = moves->count == moves->end;
+    if (ends && moves->measured.times > 0)
+        moves->end += (uint64_t)choice_end_span(&moves->measured, 1u << 0 | 1u << 1, span);
+    else if (ends)
+        moves->end += moves->count == 0 ? (uint64_t)span : timed; /* until there is a time */
     moves->is_timed = moves->end - moves->count++ <= timed;
     return moves->measured.way;
 }

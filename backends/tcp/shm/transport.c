@@ -147,6 +147,7 @@ static bool read_message(struct transport *transport, int32_t rank, tutti_reques
     int local_rank = shm->local_rank_of[rank];
     bool is_last = at + bytes == request->bytes;
     int64_t begin_ns = shm_offer_begin(shm, local_rank, request, SHM_OFFER_READ);
+    if (begin_ns != 0 && shm_arena_at(shm, local_rank, from + at, bytes) != NULL) begin_ns = 0; /* it is mapped */
     if (!read_part(shm, local_rank, request, at, from, bytes) || (is_last && shm_has_closed(shm, local_rank))) {
         shm_unreadable(shm, local_rank);
         return false;

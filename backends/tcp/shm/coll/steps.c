@@ -51,7 +51,7 @@ static uint64_t required_step(const struct coll_op *op)
 static uint64_t awaited_step(const struct coll_op *op)
 {
     uint64_t before = required_step(op);
-    return before == 0 || op->depth <= COLL_FRAGMENTS ? before : before + op->depth / 2;
+    return before == 0 || op->depth < COLL_EAGER_BUFFERS - COLL_AHEAD ? before : before + op->depth / 2;
 }
 
 /* Asks for the lines that this rank fills OWN_AHEAD steps later if the operations there are like this one. */
@@ -251,7 +251,7 @@ static int start_op(struct coll_segment *segment, struct coll_op *op)
     if (op->class != NULL) op->class->calls++;
     op->first = segment->next;
     op->filled = segment->filled;
-    if (op->parts > 0) coll_take_parts(segment, op);
+    if (op->parts > 0 && !op->agrees) coll_take_parts(segment, op);
     return TUTTI_OK;
 }
 
@@ -300,6 +300,7 @@ static int continue_after_probe(struct coll_segment *segment, struct coll_op *op
 static int agree(struct coll_segment *segment, struct coll_op *op)
 {
     coll_agree(segment, op);
+    if (op->parts > 0) coll_take_parts(segment, op);
     int status = prepare(segment, op);
     begin_step(segment, op);
     return status;
