@@ -271,11 +271,12 @@ static void open_in_parts(struct end end[2], struct small small[2], int64_t nume
     }
 }
 
-static void run_ahead_in_parts(int64_t numel, int depth)
+static void run_ahead_in_parts(bool shares_cores, int64_t numel, int depth)
 {
     struct end end[2];
     struct small small[2];
     open_in_parts(end, small, numel);
+    for (int i = 0; i < 2; i++) end[i].shm.shares_cores = shares_cores;
     for (int i = 1; i <= COLL_SLOTS; i++) { /* all parts have been used */
         small_broadcast(&small[0], i);
         small_receive(&small[1], i);
@@ -288,13 +289,15 @@ static void run_ahead_in_parts(int64_t numel, int depth)
 
 enum { PART_NUMEL = (256 << 10) / COLL_PARTS / 8, SLOTS_DEPTH = COLL_SLOTS - COLL_RUN_AHEAD };
 
-/* Where ranks share cores, a root also runs ahead with data in parts of its fragment buffers. */
+/* A root also runs ahead with data in parts of its fragment buffers. */
 static void test_runs_ahead_in_parts(void **state)
 {
     (void)state;
-    run_ahead_in_parts(SMALL_MOST, COLL_FRAGMENTS * COLL_PARTS / (SMALL_MOST / PART_NUMEL));
-    run_ahead_in_parts(PART_NUMEL + 1, COLL_FRAGMENTS * COLL_PARTS / 2);
-    run_ahead_in_parts(PART_NUMEL, SLOTS_DEPTH);
+    for (int shares_cores = 0; shares_cores < 2; shares_cores++) {
+        run_ahead_in_parts(shares_cores, SMALL_MOST, COLL_FRAGMENTS * COLL_PARTS / (SMALL_MOST / PART_NUMEL));
+        run_ahead_in_parts(shares_cores, PART_NUMEL + 1, COLL_FRAGMENTS * COLL_PARTS / 2);
+        run_ahead_in_parts(shares_cores, PART_NUMEL, SLOTS_DEPTH);
+    }
 }
 
 /* A root fills both fragment buffers at once, unless its last operation has filled them. */
@@ -305,8 +308,8 @@ static void test_fills_both_buffers(void **state)
     (void)state;
     open_in_parts(end, small, SMALL_MOST);
     for (int i = 0; i < 2; i++) {
-        end[i].shm.shares_cores = false; /* then buffers are used as a whole */
-        small[i].coll.layout.fragment_bytes = SMALL_MOST * 8 / 2;
+        end[i].shm.shares_cores = false;
+        small[i].coll.layout.fragment_bytes = SMALL_MOST * 8 / 2; /* in two chunks, which use whole buffers */
     }
     for (int value = 1; value < 9; value += 2) {
         small_broadcast(&small[0], value);

@@ -8,8 +8,8 @@
  *   expected     The core marks messages whose receive is certain.  Over a network a large receive then exposes its
  *                memory and sends its CTS at once.  The CTS has usually arrived when the send begins.
  *   read         If the transport can read a peer's memory, the sender sends the message's address (RTS_READ).  The
- *                receiver reads the message and reports that it has finished (FIN): proto_read.c.  If a write would be
- *                faster, the sender says so, and a receiver that can wait for it sends a CTS instead.
+ *                receiver reads the message and reports that it has finished (FIN): proto_read.c.  If a write may be
+ *                faster, the sender says so, and a receiver that can wait for it may send a CTS instead.
  *
  * Sizes and fingerprints of both sides must agree.  Otherwise nothing is written, the side that finds the difference
  * fails, and the other side gets a NACK.

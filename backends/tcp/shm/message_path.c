@@ -47,8 +47,8 @@ static bool is_possible(const struct shm *shm, const tutti_request *request, boo
 
 /* Returns the path that is taken without a measurement.  A message that waits for space in the ring is copied once
  * more.  Two copies at once can be faster than a single copy, but where data move slowly between cores, they take
- * several times as long.  Ranks that share a core have the data in its cache, and a sender whose message fits the FIFO
- * runs on instead of waiting for a reader that has no core yet. */
+ * several times as long.  Where ranks share cores, a sender whose message fits the ring runs on instead of waiting for
+ * a reader that has no core yet. */
 static enum transport_path usual_path(struct shm *shm, int local_rank, size_t bytes, unsigned paths, bool blocked)
 {
     bool eager = (paths & bit(TRANSPORT_EAGER)) != 0, reads = (paths & bit(TRANSPORT_READ)) != 0;

@@ -4,10 +4,10 @@
  * process_vm_readv is permitted or if it maps the memory (tutti_alloc).  Otherwise the sender copies the message into
  * the ring's FIFO while the receiver copies it out (stream.c), with two copies that overlap.
  *
- * The second path is also taken where ranks share cores, or if the sender is blocked on this message and measurements
- * favor it (choice.h).  Then the FIFO stays cached, two cores share the work, and large messages are stored
- * non-temporally, which the kernel does not do.  If two ranks with a core each send to each other at once, this path
- * is slower.  See docs/benchmarks/shared-memory.md.
+ * The second path is also taken if measurements favor it where ranks share cores (offers.c), or where the sender is
+ * blocked on this message (choice.h).  Then the FIFO stays cached, two cores share the work, and large messages are
+ * stored non-temporally, which the kernel does not do.  If two ranks with a core each send to each other at once, this
+ * path is slower.  See docs/benchmarks/shared-memory.md.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -17,6 +17,7 @@
 
 enum {
     WAY_BITS = 3,         /* of a word; the end of the span follows */
+    TIMED_MAX = 15,       /* calls at the end of a span */
     UNCOUNTED = 2,        /* last calls of a span, whose work rank 0 does not await */
     BESIDE_MIN = 1 << 20, /* minimum bytes of an operation that leaves the cores to the program */
     BESIDE = COLL_WAY(COLL_DIRECT, 0)
@@ -45,19 +46,29 @@ static int size_class(const struct coll_segment *segment, const struct coll_clas
     return (int)(class - segment->classes) % CHOICE_CLASSES;
 }
 
-/* Returns the calls at the end of a span that may be timed. */
-static int timed_calls(const struct coll_segment *segment, const struct coll_class *class)
+/* Returns the operations that use each part of the fragment buffers once. */
+static int pass_of(const struct coll_op *op)
 {
-    return choice_short_span(size_class(segment, class)) - 1;
+    return op->parts > 0 ? COLL_FRAGMENTS * COLL_PARTS / op->parts : 1;
 }
 
-/* Returns the calls of a short span.  The timed ones come after each part of the fragment buffers has been used once: a
- * new part has no memory yet, and after a change of ways its lines are in the caches where the other way has left them.
- */
-static int short_span(const struct coll_segment *segment, const struct coll_op *op)
+/* Returns the calls at the end of a span that may be timed.  Rank 0 begins them when the others have caught up.  If it
+ * can run far ahead then, they are more, because at first the others wait for its data. */
+static int timed_calls(const struct coll_segment *segment, const struct coll_op *op)
 {
-    int pass = op->parts > 0 ? COLL_FRAGMENTS * COLL_PARTS / op->parts : 1;
-    return pass + timed_calls(segment, op->class);
+    int least = choice_short_span(size_class(segment, op->class)) - 1, more = pass_of(op) / 4;
+    if (more > TIMED_MAX) more = TIMED_MAX;
+    return more > least && !measures_work(segment) ? more : least;
+}
+
+/* Returns the calls of a way's short span.  The timed ones come after each part of the fragment buffers has been used
+ * once: a new part has no memory yet, and after a change of ways its lines are in the caches where the other way has
+ * left them. */
+static int short_span(const struct coll_segment *segment, const struct coll_op *op, int way)
+{
+    struct coll_op taken = *op;
+    coll_use_way(segment, &taken, way);
+    return pass_of(&taken) + timed_calls(segment, &taken);
 }
 
 /* The way may have been published for calls that can take other ways. */
@@ -118,13 +129,13 @@ static uint64_t time_work(const struct coll_segment *segment, const struct coll_
 void coll_agree_start(const struct coll_segment *segment, struct coll_op *op)
 {
     struct coll_class *class = op->class;
-    uint64_t timed = (uint64_t)timed_calls(segment, class);
     if (class->calls == 0) {
-        class->end = (uint64_t)short_span(segment, op);
+        class->end = (uint64_t)short_span(segment, op, op->usual);
         class->way = class->measured.way = op->usual;
         choice_start(&class->measured, size_class(segment, class), sizeof *class);
     }
     use_way(segment, op);
+    uint64_t timed = (uint64_t)timed_calls(segment, op);
     op->left = class->end - class->calls;
     bool leads = segment->rank == 0, times = leads && op->left > 0 && op->left <= timed && !measures_work(segment);
     op->begin_ns = times ? segment->host->now_ns() : 0;
@@ -156,13 +167,15 @@ static void publish(const struct coll_segment *segment, const struct coll_op *op
 {
     struct coll_class *class = op->class;
     if (measures_work(segment)) {
-        uint64_t counted = (uint64_t)(timed_calls(segment, class) - UNCOUNTED);
+        uint64_t counted = (uint64_t)(timed_calls(segment, op) - UNCOUNTED);
         choice_add(&class->measured, (int64_t)(time_work(segment, class) / counted));
     } else {
         int64_t waited_ns = segment->host->now_ns() - op->begin_ns;
         if (waited_ns > 0) class->measured.sum_ns += (uint64_t)waited_ns; /* for the work of the timed calls */
     }
-    int length = choice_end_span(&class->measured, op->ways, short_span(segment, op));
+    int ended = short_span(segment, op, class->measured.way);
+    int length = choice_end_span(&class->measured, op->ways, ended);
+    if (length == ended) length = short_span(segment, op, class->measured.way); /* a short one, of another way */
     if (leaves_cores(segment, op)) class->measured.way = BESIDE;
     /* release: pairs with adopt */
     atomic_store_explicit(word_of(segment, class), (class->end + (uint64_t)length) << WAY_BITS | class->measured.way,
@@ -185,5 +198,7 @@ void coll_agree(const struct coll_segment *segment, struct coll_op *op)
 
 void coll_agree_done(const struct coll_segment *segment, const struct coll_op *op)
 {
-    if (op->begin_ns != 0) choice_add(&op->class->measured, segment->host->now_ns() - op->begin_ns);
+    if (op->begin_ns == 0) return;
+    atomic_thread_fence(memory_order_seq_cst); /* until this rank's stores have reached the cache */
+    choice_add(&op->class->measured, segment->host->now_ns() - op->begin_ns);
 }

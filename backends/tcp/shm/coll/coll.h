@@ -42,8 +42,9 @@
  * of a broadcast, can therefore run ahead.  If it has come as far as it can, it waits until half of the buffers are
  * free.
  *
- * Where ranks share cores, it should run ahead as far as possible in each time slice.  There an operation with a root
- * and more than a small buffer's data uses parts of fragment buffers, if one step suffices (fragment_parts.c).
+ * A pipelined operation with a root runs further ahead in parts of fragment buffers, if one step suffices
+ * (fragment_parts.c).  Where ranks share cores, which should do as much as possible in each time slice, one with more
+ * than a small buffer's data is pipelined.
  */
 #ifndef TCP_COLL_H
 #define TCP_COLL_H

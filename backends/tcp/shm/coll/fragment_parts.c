@@ -1,5 +1,7 @@
-/* Parts of fragment buffers.  Operations with a root whose data fit half a buffer use them where ranks share cores, so
- * that a rank that waits for no other can run further ahead.
+/* Parts of fragment buffers.  Pipelined operations with a root whose data fit half a buffer use them, so that a rank
+ * that waits for no other can run further ahead.  Where ranks share cores, it then does more in each time slice.  Where
+ * each has a core, the data have left the first-level caches before their lines are filled again, and on some
+ * processors both ranks then have them in half the time.
  *
  * An operation takes the parts behind those that were used last in its step's buffer.  These have not been used for the
  * longest time, whatever the sizes of the operations.  A rank fills them once all ranks are finished with the last step
@@ -22,9 +24,11 @@ int coll_parts_needed(const struct coll_segment *segment, const struct coll_op *
     return parts <= COLL_PARTS / 2 ? (int)parts : 0;
 }
 
-/* Returns the steps until a control slot is reused, or a small buffer, where tables are. */
+/* Returns the steps until a control slot is reused, or a small buffer, where tables are, or an eager buffer, which the
+ * operation may use if it continues as a direct one. */
 static uint64_t depth_of_slot(const struct coll_op *op)
 {
+    if (op->probes) return COLL_EAGER_BUFFERS - COLL_AHEAD;
     return (op->path == COLL_UNEVEN ? COLL_SMALL_BUFFERS : COLL_SLOTS) - COLL_RUN_AHEAD;
 }
 
@@ -41,8 +45,7 @@ void coll_take_parts(struct coll_segment *segment, struct coll_op *op)
         used[i] = op->first;
     }
     op->depth = last > 0 && op->first - last < most ? op->first - last : most;
-    bool waits = op->agrees;                                             /* for the step before: see agree.c */
-    if (op->depth < COLL_FRAGMENTS || waits) op->depth = COLL_FRAGMENTS; /* the step before used the other buffer */
+    if (op->depth < COLL_FRAGMENTS) op->depth = COLL_FRAGMENTS; /* the step before used the other buffer */
 }
 
 char *coll_parts_at(const struct coll_segment *segment, const struct coll_op *op, int rank)

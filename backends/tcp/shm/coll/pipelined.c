@@ -183,6 +183,6 @@ void coll_pipelined_cut(const struct coll_segment *segment, struct coll_op *op)
     op->chunk = ((op->bytes + chunks - 1) / chunks + line - 1) / line * line;
     op->steps = (int64_t)((op->bytes + op->chunk - 1) / op->chunk);
     if (op->sliced) op->steps++;
-    if (op->path == COLL_PIPELINED && op->steps == 1 && tutti_kind_has_root(op->kind) && segment->shm->shares_cores)
+    if (op->path == COLL_PIPELINED && op->steps == 1 && tutti_kind_has_root(op->kind))
         op->parts = coll_parts_needed(segment, op);
 }
