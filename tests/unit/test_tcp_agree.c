@@ -437,6 +437,37 @@ static void test_waits_for_the_word_with_free_buffers(void **state)
     ends_close(end, 2);
 }
 
+/* A trial of parts lasts until each has been used once, and the timed calls after that. */
+static void test_passes_through_all_parts(void **state)
+{
+    enum { CALLS = 400 };
+    struct end end[2];
+    static struct side side[2];
+    int parts = 0, lengths[COLL_DIRECT + 1] = {0};
+    (void)state;
+    ends_open(end, 2);
+    for (int i = 0; i < 2; i++) {
+        coll_open(&side[i].coll, &end[i].shm, COLL_FIRST, i, 2, (int32_t[]){0, 1});
+        LIST_INIT(&side[i].running);
+    }
+    const struct coll_class *class = &side[1].coll.classes[TUTTI_BROADCAST * CHOICE_CLASSES + choice_class(SMALL * 8)];
+    for (int call = 0; call < CALLS; call++) {
+        uint64_t before = class->end;
+        for (int i = 1; i >= 0; i--) begin(&side[i]);
+        for (int turn = 0; turn < 8; turn++) coll_progress(&side[turn % 2].running);
+        assert_true(side[0].ended == 1 && side[1].ended == 1);
+        const struct coll_op *ended = SLIST_FIRST(&side[1].coll.spare);
+        int *length = &lengths[ended->path];
+        if (ended->path == COLL_PIPELINED) parts = ended->parts;
+        if (class->end != before && *length == 0) *length = (int)(class->end - before);
+    }
+    assert_true(parts > 0);
+    assert_int_equal(lengths[COLL_EAGER], choice_short_span(choice_class(SMALL * 8)));
+    assert_int_equal(lengths[COLL_PIPELINED], COLL_FRAGMENTS * COLL_PARTS / parts + TIMED_MAX);
+    for (int i = 0; i < 2; i++) coll_close(&side[i].coll);
+    ends_close(end, 2);
+}
+
 /* A word that no correct rank publishes leads to a possible way and a later span. */
 static void test_a_faulty_word(void **state)
 {
@@ -468,7 +499,7 @@ int main(void)
         cmocka_unit_test(test_leaves_cores),           cmocka_unit_test(test_learns_from_a_smaller_class),
         cmocka_unit_test(test_waits_for_the_word),     cmocka_unit_test(test_waits_for_the_word_with_free_buffers),
         cmocka_unit_test(test_a_faulty_word),          cmocka_unit_test(test_compares_work),
-        cmocka_unit_test(test_a_faulty_count),
+        cmocka_unit_test(test_a_faulty_count),         cmocka_unit_test(test_passes_through_all_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
