@@ -153,7 +153,7 @@ static const char *describe_path(int path)
 }
 
 /* Returns the peer that got the most messages of this size class; if none were counted, the one that got the most
- * copies and offered the most messages, or any peer. */
+ * copies and offers, or any peer. */
 static int find_busiest(const struct shm *shm, size_t bytes)
 {
     uint64_t most = 0, most_copies = 0;

@@ -17,7 +17,7 @@
 
 enum {
     WAY_BITS = 3,         /* of a word; the end of the span follows */
-    TIMED_MAX = 15,       /* calls at the end of a span */
+    TIMED_MAX = 15,       /* maximum calls of a span that may be timed, of small operations */
     UNCOUNTED = 2,        /* last calls of a span, whose work rank 0 does not await */
     BESIDE_MIN = 1 << 20, /* minimum bytes of an operation that leaves the cores to the program */
     BESIDE = COLL_WAY(COLL_DIRECT, 0)
@@ -140,7 +140,7 @@ void coll_agree_start(const struct coll_segment *segment, struct coll_op *op)
     bool leads = segment->rank == 0, times = leads && op->left > 0 && op->left <= timed && !measures_work(segment);
     op->begin_ns = times ? segment->host->now_ns() : 0;
     start_work(segment, op, timed);
-    op->agrees = op->left == 0 || (leads && op->left == 1) || (times && op->left == timed);
+    op->agrees = op->left == 0 || (leads && op->left == 1) || (times && class->measured.times == 0);
     if (op->agrees) op->depth = COLL_FRAGMENTS; /* wait for the step before */
 }
 
@@ -175,7 +175,10 @@ static void publish(const struct coll_segment *segment, const struct coll_op *op
     }
     int ended = short_span(segment, op, class->measured.way);
     int length = choice_end_span(&class->measured, op->ways, ended);
-    if (length == ended) length = short_span(segment, op, class->measured.way); /* a short one, of another way */
+    if (length == ended) { /* a short one, maybe of another way */
+        length = short_span(segment, op, class->measured.way);
+        class->measured.calls += (uint64_t)(length - ended);
+    }
     if (leaves_cores(segment, op)) class->measured.way = BESIDE;
     /* release: pairs with adopt */
     atomic_store_explicit(word_of(segment, class), (class->end + (uint64_t)length) << WAY_BITS | class->measured.way,
@@ -199,6 +202,6 @@ void coll_agree(const struct coll_segment *segment, struct coll_op *op)
 void coll_agree_done(const struct coll_segment *segment, const struct coll_op *op)
 {
     if (op->begin_ns == 0) return;
-    atomic_thread_fence(memory_order_seq_cst); /* until this rank's stores have reached the cache */
+    atomic_thread_fence(memory_order_seq_cst); /* on x86, until this rank's stores have reached the cache */
     choice_add(&op->class->measured, segment->host->now_ns() - op->begin_ns);
 }

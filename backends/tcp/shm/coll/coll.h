@@ -40,11 +40,11 @@
  * before k - 7.  The first steps of a pipelined operation wait only for the last one before that used fragment buffers
  * (steps.c).  Then all are finished with the buffer's previous use.  A rank that waits for no other, such as the root
  * of a broadcast, can therefore run ahead.  If it has come as far as it can, it waits until half of the buffers are
- * free.
+ * free, unless they are few.
  *
  * A pipelined operation with a root runs further ahead in parts of fragment buffers, if one step suffices
- * (fragment_parts.c).  Where ranks share cores, which should do as much as possible in each time slice, one with more
- * than a small buffer's data is pipelined.
+ * (fragment_parts.c).  Ranks that share cores should do as much as possible in each time slice.  There one with more
+ * than a small buffer's data, and at most an eager buffer's, is pipelined.
  */
 #ifndef TCP_COLL_H
 #define TCP_COLL_H

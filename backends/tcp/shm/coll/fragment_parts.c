@@ -1,7 +1,7 @@
 /* Parts of fragment buffers.  Pipelined operations with a root whose data fit half a buffer use them, so that a rank
  * that waits for no other can run further ahead.  Where ranks share cores, it then does more in each time slice.  Where
  * each has a core, the data have left the first-level caches before their lines are filled again, and on some
- * processors both ranks then have them in half the time.
+ * processors both ranks then fetch them sooner.  Lists of blocks use parts where ranks share cores.
  *
  * An operation takes the parts behind those that were used last in its step's buffer.  These have not been used for the
  * longest time, whatever the sizes of the operations.  A rank fills them once all ranks are finished with the last step

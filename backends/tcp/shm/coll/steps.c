@@ -47,7 +47,8 @@ static uint64_t required_step(const struct coll_op *op)
 }
 
 /* Returns the step to wait for if the required one has not been posted.  It is a later one, so that this rank need not
- * look at each of the next steps: each look waits for a cache line that another core has just written. */
+ * look at each of the next steps: each look waits for a cache line that another core has just written.  Where buffers
+ * are few, the wait would take longer. */
 static uint64_t awaited_step(const struct coll_op *op)
 {
     uint64_t before = required_step(op);
@@ -297,13 +298,11 @@ static int continue_after_probe(struct coll_segment *segment, struct coll_op *op
 }
 
 /* Begins the first step with the way that all ranks take. */
-static int agree(struct coll_segment *segment, struct coll_op *op)
+static void agree(struct coll_segment *segment, struct coll_op *op)
 {
     coll_agree(segment, op);
     if (op->parts > 0) coll_take_parts(segment, op);
-    int status = prepare(segment, op);
     begin_step(segment, op);
-    return status;
 }
 
 /* Posts the current step and, if possible, the following ones. */
@@ -312,7 +311,9 @@ static int post_steps(struct coll_segment *segment, struct coll_op *op, bool *mo
     while (op->posted <= op->at + op->ahead && op->posted < op->steps) {
         int status = check_slot_free(segment, op);
         if (status == 1 && is_posted(op)) return TUTTI_OK;
-        if (status == TUTTI_OK && op->agrees) status = agree(segment, op);
+        if (status == TUTTI_OK && op->agrees) agree(segment, op);
+        /* Once more after a failure, which is found again: see coll_begin. */
+        if (status == TUTTI_OK && op->class != NULL && op->posted == 0) status = prepare(segment, op);
         if (status == TUTTI_OK && coll_is_last(op)) status = check_alive(segment, op);
         if (status != TUTTI_OK) return status;
         post_step(segment, op);
