@@ -160,12 +160,56 @@ static void test_passes_through_all_parts(void **state)
     ends_close(end, 2);
 }
 
+/* A rank without memory for the way that all have agreed on finds that again when it makes progress. */
+static void test_no_memory_for_the_way(void **state)
+{
+    enum { BLOCK = 4096 };
+    static int64_t data[2][2 * BLOCK];
+    struct end end[2];
+    static struct side side[2];
+    struct coll_class *class[2];
+    (void)state;
+    ends_open(end, 2);
+    for (int i = 0; i < 2; i++) {
+        end[i].shm.can_read_memory = true;
+        coll_open(&side[i].coll, &end[i].shm, COLL_FIRST, i, 2, (int32_t[]){0, 1});
+        LIST_INIT(&side[i].running);
+        class[i] = &side[i].coll.classes[TUTTI_ALL_TO_ALL * CHOICE_CLASSES + choice_class(sizeof data[i])];
+        class[i]->calls = 1, class[i]->end = UINT64_MAX, class[i]->way = COLL_WAY(COLL_PIPELINED, 0);
+    }
+    tutti_op op[2];
+    tutti_tensor tensor[2];
+    for (int call = 0; call < 2; call++) {
+        for (int i = 1; i >= call; i--) {
+            tensor[i] = (tutti_tensor){data[i], 2 * BLOCK, TUTTI_INT64, {TUTTI_CPU, 0}};
+            op[i] = (tutti_op){.kind = TUTTI_ALL_TO_ALL, .dtype = TUTTI_INT64, .n_in = 1, .n_out = 1, .call = 5};
+            op[i].in = op[i].out = &tensor[i];
+            side[i].ended = 0;
+            side[i].request = (tutti_request){.fingerprint = 7, .owner = &side[i].ended};
+            if (coll_begin(&side[i].coll, &op[i], &side[i].request, &side[i].running) == TUTTI_REQUEST_DONE)
+                side[i].ended = 1;
+        }
+        if (call == 1) break;
+        for (int turn = 0; turn < 8; turn++) coll_progress(&side[turn % 2].running);
+        assert_true(side[0].ended == 1 && side[1].ended == 1);
+        class[1]->end = class[1]->calls; /* a span begins, which all take directly */
+        atomic_store(word_of(&side[1].coll, class[1]), UINT64_C(1000) << WAY_BITS | COLL_WAY(COLL_DIRECT, 0));
+        end[1].shm.can_read_memory = false; /* so that there is no buffer */
+    }
+    assert_int_equal(side[1].ended, 0);
+    coll_progress(&side[1].running);
+    assert_int_equal(side[1].ended, TUTTI_ERR_NO_MEMORY);
+    for (int i = 0; i < 2; i++) coll_close(&side[i].coll);
+    ends_close(end, 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_waits_for_the_word),
         cmocka_unit_test(test_waits_for_the_word_with_free_buffers),
         cmocka_unit_test(test_passes_through_all_parts),
+        cmocka_unit_test(test_no_memory_for_the_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
