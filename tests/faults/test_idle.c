@@ -70,6 +70,11 @@ static void test_idle_ranks_take_no_time(void **state)
 static int rank_of_many_waits(int rank, int size, void *argument)
 {
     enum { OPS = 2000, WAIT_MS = 2000 };
+#ifdef __SANITIZE_ADDRESS__ /* a look at all deadlines takes twice as long */
+    const double most = 0.08;
+#else
+    const double most = 0.03;
+#endif
     static int64_t x[OPS];
     static tutti_work *works[OPS];
     (void)argument;
@@ -83,7 +88,7 @@ static int rank_of_many_waits(int rank, int size, void *argument)
         procs_sleep_ms(300);
         double begin = cpu_seconds();
         procs_sleep_ms(WAIT_MS);
-        EXPECT(report_cpu("thousands of operations that wait for a late rank", begin, WAIT_MS, 0.03) == 0);
+        EXPECT(report_cpu("thousands of operations that wait for a late rank", begin, WAIT_MS, most) == 0);
         proc_set_step(1);
     }
     for (int i = 0; i < OPS; i++) {
