@@ -217,7 +217,8 @@ static void run(size_t fragment, size_t eager, int most, bool shares_cores)
         if (reached > lead) lead = reached;
         close_all();
     }
-    assert_true(lead >= COLL_SLOTS / 2 - COLL_RUN_AHEAD);
+    /* With a core each, ranks often wait for the choice. */
+    assert_true(lead > (shares_cores ? COLL_SLOTS / 2 : COLL_SLOTS / 2 - COLL_RUN_AHEAD - 1));
 }
 
 static void test_few_ranks_buffers(void **state)
