@@ -88,6 +88,17 @@ static bool postpone(struct tutti_work *work, int64_t now)
     return true;
 }
 
+static bool may_warn(const struct tutti_work *work)
+{
+    return !work->warned && !work->draining && work->deadline_ns != CLOCK_NEVER;
+}
+
+/* Returns the time at which half of its timeout has passed. */
+static int64_t time_to_warn(const struct tutti_work *work)
+{
+    return work->start_ns + (work->deadline_ns - work->start_ns) / 2;
+}
+
 /* Checks one work.  Returns true if it has ended, possibly with others. */
 static bool check_one(struct tutti_work *work, int64_t now)
 {
@@ -114,19 +125,20 @@ static bool check_one(struct tutti_work *work, int64_t now)
             return true;
         }
     }
-    if (!work->warned && work->deadline_ns != CLOCK_NEVER &&
-        now - work->start_ns > (work->deadline_ns - work->start_ns) / 2)
-        warn_late(work, now);
+    if (may_warn(work) && now >= time_to_warn(work)) warn_late(work, now);
     return false;
 }
 
 static int64_t time_to_check(const struct tutti_work *work)
 {
-    int64_t asks = work->started && !work->draining ? time_to_ask(work) : CLOCK_NEVER;
-    return asks < work->deadline_ns ? asks : work->deadline_ns;
+    int64_t time = work->deadline_ns;
+    if (work->started && !work->draining && time_to_ask(work) < time) time = time_to_ask(work);
+    if (may_warn(work) && time_to_warn(work) < time) time = time_to_warn(work);
+    return time;
 }
 
-int64_t deadline_check(struct engine *engine, int64_t now)
+/* Checks all works.  Returns the time of the next check. */
+static int64_t check_all(struct engine *engine, int64_t now)
 {
     /* A work that ends may end other works of its group, so the search starts over after it. */
     struct tutti_work *work = TAILQ_FIRST(&engine->active);
@@ -137,6 +149,16 @@ int64_t deadline_check(struct engine *engine, int64_t now)
         if (!ended && time_to_check(work) < deadline) deadline = time_to_check(work);
         work = ended ? TAILQ_FIRST(&engine->active) : next;
     }
-    engine->checked_ns = now;
     return deadline;
+}
+
+int64_t deadline_check(struct engine *engine, int64_t now)
+{
+    if (now >= engine->due_ns) { /* thousands of works may wait, and most are in no cache */
+        engine->due_ns = CLOCK_NEVER;
+        int64_t due_ns = check_all(engine, now);
+        if (due_ns < engine->due_ns) engine->due_ns = due_ns; /* it may be 0: see engine.h */
+    }
+    engine->checked_ns = now;
+    return engine->due_ns;
 }

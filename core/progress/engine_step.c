@@ -48,6 +48,7 @@ static void dispatch_unblocked(struct engine *engine)
 {
     if (!engine->recheck) return;
     engine->recheck = false;
+    engine->due_ns = 0;
     if (engine->n_blocked > 0 && engine->first != NULL) engine->hooks->dispatch_unblocked(engine->first);
 }
 

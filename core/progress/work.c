@@ -280,6 +280,7 @@ void work_withdraw(struct tutti_work *work, int status, const char *text)
     work->failing = status;
     if (work->text == NULL) work->text = strdup(text != NULL ? text : error_text());
     work->draining = true;
+    work->engine->due_ns = 0;
     work->deadline_ns = clock_now_ns() + DRAIN_NS;
 }
 

@@ -42,32 +42,32 @@ struct tutti_work {
     tutti_reduce_op user_op; /* held until the Work is freed; 0: not an op of the program */
     tutti_op op;             /* of an ended Work only kind and sequence are valid */
 
-    struct tutti_group *group;          /* NULL: only the request is in use (dispatch_at_once) */
-    TAILQ_ENTRY(tutti_work) link;       /* in the engine's active or callbacks list */
-    TAILQ_ENTRY(tutti_work) run_link;   /* in the engine's runnable list */
-    TAILQ_ENTRY(tutti_work) group_link; /* the group's works that have not ended, in order of issue */
-    bool started;                       /* dispatched to a backend; false while blocked by an earlier work */
-    bool disjoint;                      /* shares no memory with collectives that were pending when it was issued */
-    bool queued;                        /* in the runnable list */
-    bool async;                         /* counted in engine->n_async */
-    bool is_plain;                      /* a message of message.c: it has no plan, parts, parent, copies or tool */
-    bool awaited;                       /* a caller sleeps until it ends */
+    struct tutti_group *group;     /* NULL: only the request is in use (dispatch_at_once) */
+    TAILQ_ENTRY(tutti_work) link;  /* in the engine's active or callbacks list */
+    int64_t start_ns, deadline_ns; /* next to `link`: a check of thousands of works reads these and little else */
+    int64_t asked_ns;              /* time of the last question to peers for their positions */
+    bool started;                  /* dispatched to a backend; false while blocked by an earlier work */
+    bool disjoint;                 /* shares no memory with collectives that were pending when it was issued */
+    bool queued;                   /* in the runnable list */
+    bool async;                    /* counted in engine->n_async */
+    bool is_plain;                 /* a message of message.c: it has no plan, parts, parent, copies or tool */
+    bool awaited;                  /* a caller sleeps until it ends */
     bool point_to_point;
     uint32_t record; /* handle of its record; 0: none */
     bool group_rank;
     bool moved; /* a request has completed since `asked_ns` */
     bool warned;
-    bool postponed;            /* its timeout came before it could ask its peers: it has had a little longer */
-    bool draining;             /* failed, but the backend still uses its memory: it ends once that is released */
-    int failing;               /* status of a failed request: the work ends with it when it next runs */
-    int parts;                 /* parent only: number of parts that have not ended */
-    struct tutti_work *parent; /* coalesced or staged operation; it ends when its last part has */
-    struct packing *packing;   /* where the results go, if several small operations were packed */
-    struct stage *stage;       /* parent only: its parts work on these copies in host memory */
+    bool postponed;                   /* its timeout came before it could ask its peers: it has had a little longer */
+    bool draining;                    /* failed, but the backend still uses its memory: it ends once that is released */
+    TAILQ_ENTRY(tutti_work) run_link; /* in the engine's runnable list */
+    TAILQ_ENTRY(tutti_work) group_link;    /* the group's works that have not ended, in order of issue */
+    int failing;                           /* status of a failed request: the work ends with it when it next runs */
+    int parts;                             /* parent only: number of parts that have not ended */
+    struct tutti_work *parent;             /* coalesced or staged operation; it ends when its last part has */
+    struct packing *packing;               /* where the results go, if several small operations were packed */
+    struct stage *stage;                   /* parent only: its parts work on these copies in host memory */
     const struct backend_entry *entry;     /* staged part only: the one entry that it may use */
     const struct backend_entry *comparing; /* exec compares the ranks' calls before the work goes to this entry */
-    int64_t start_ns, deadline_ns;
-    int64_t asked_ns; /* time of the last question to peers for their positions */
     struct work_outs {
         int *source, *tag;
         int64_t *received;

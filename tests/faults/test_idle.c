@@ -70,11 +70,7 @@ static void test_idle_ranks_take_no_time(void **state)
 static int rank_of_many_waits(int rank, int size, void *argument)
 {
     enum { OPS = 2000, WAIT_MS = 2000 };
-#ifdef __SANITIZE_ADDRESS__ /* a look at all deadlines takes twice as long */
-    const double most = 0.08;
-#else
-    const double most = 0.03;
-#endif
+    const double most = 0.10; /* where each asks, a rank takes 40 % over the network; else up to 4, on a busy machine */
     static int64_t x[OPS];
     static tutti_work *works[OPS];
     (void)argument;
@@ -103,6 +99,9 @@ static void test_thousands_wait(void **state)
 {
     (void)state;
     procs_run_ranks(4, rank_of_many_waits, NULL);
+    setenv("TUTTI_SHM", "0", 1); /* within a host, few of the operations reach a backend */
+    procs_run_ranks(4, rank_of_many_waits, NULL);
+    unsetenv("TUTTI_SHM");
 }
 
 /* Polls in a loop and does nothing else. */
