@@ -216,7 +216,7 @@ int choice_end_span(struct choice *choice, unsigned ways, int shortest)
         if (other != best && way != best) other = -1; /* the others take a small part of the calls */
         choice->way = (uint8_t)(other < 0 ? best : other);
         if (other < 0)
-            length = open < 0 ? larger(shortest + 1, CHOICE_STEADY) : span_of_best(ns, choice->ns[best], shortest);
+            length = open < 0 ? larger(REPAY * shortest, CHOICE_STEADY) : span_of_best(ns, choice->ns[best], shortest);
     }
     choice->calls += (uint64_t)length;
     return length;
