@@ -330,6 +330,7 @@ static void test_a_faulty_word(void **state)
     for (uint64_t i = 0; i < 64; i++) {
         uint64_t calls = op.class->calls = op.class->end = 1000 + i;
         atomic_store(word_of(&coll, op.class), i);
+        coll_use_way(&coll, &op, COLL_WAY(COLL_PIPELINED, 0));
         coll_agree_start(&coll, &op);
         assert_true(op.agrees);
         op.class->calls++;

@@ -74,8 +74,8 @@ static int short_span(const struct coll_segment *segment, const struct coll_op *
 /* The way may have been published for calls that can take other ways. */
 static void use_way(const struct coll_segment *segment, struct coll_op *op)
 {
-    int way = op->class->way;
-    coll_use_way(segment, op, (op->ways >> way & 1) != 0 ? way : op->usual);
+    int way = (op->ways >> op->class->way & 1) != 0 ? op->class->way : op->usual;
+    if (way != op->way) coll_use_way(segment, op, way);
 }
 
 /* ---- work -------------------------------------------------------------------------------------------------- */
@@ -135,13 +135,12 @@ void coll_agree_start(const struct coll_segment *segment, struct coll_op *op)
         choice_start(&class->measured, size_class(segment, class), sizeof *class);
     }
     use_way(segment, op);
-    uint64_t timed = (uint64_t)timed_calls(segment, op);
     op->left = class->end - class->calls;
+    uint64_t timed = op->left <= TIMED_MAX ? (uint64_t)timed_calls(segment, op) : 0; /* most calls are not */
     bool leads = segment->rank == 0, times = leads && op->left > 0 && op->left <= timed && !measures_work(segment);
     op->begin_ns = times ? segment->host->now_ns() : 0;
     start_work(segment, op, timed);
     op->agrees = op->left == 0 || (leads && op->left == 1) || (times && class->measured.times == 0);
-    if (op->agrees) op->depth = COLL_FRAGMENTS; /* wait for the step before */
 }
 
 static void adopt(const struct coll_segment *segment, struct coll_class *class)
@@ -196,7 +195,7 @@ void coll_agree(const struct coll_segment *segment, struct coll_op *op)
         publish(segment, op);
         op->begin_ns = 0;
     }
-    use_way(segment, op); /* also restores the depth */
+    use_way(segment, op);
 }
 
 void coll_agree_done(const struct coll_segment *segment, const struct coll_op *op)

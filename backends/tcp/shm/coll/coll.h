@@ -134,6 +134,7 @@ struct coll_op {
     int root;
     enum coll_path path;
     bool bypasses;            /* data for other ranks are stored non-temporally */
+    int way;                  /* the way that it takes: see coll_use_way */
     unsigned ways;            /* the ways that it can take */
     uint8_t usual;            /* the one that it takes without a measurement */
     struct coll_class *class; /* its calls, if there is more than one way */

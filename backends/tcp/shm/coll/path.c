@@ -270,6 +270,7 @@ static void set_steps(const struct coll_segment *segment, struct coll_op *op)
 
 void coll_use_way(const struct coll_segment *segment, struct coll_op *op, int way)
 {
+    op->way = way;
     op->path = (enum coll_path)COLL_WAY_PATH(way);
     op->bypasses = COLL_BYPASSES(way);
     op->probes = probes(segment, op);

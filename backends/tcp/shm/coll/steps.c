@@ -33,7 +33,8 @@ static bool is_posted(const struct coll_op *op)
  * the operation continues as a direct one, it uses an eager buffer, too. */
 static uint64_t depth_of_next(const struct coll_op *op)
 {
-    if (op->path != COLL_PIPELINED || op->parts > 0 || op->posted >= COLL_FRAGMENTS || op->agrees) return op->depth;
+    if (op->agrees) return COLL_FRAGMENTS; /* wait for the step before: see agree.c */
+    if (op->path != COLL_PIPELINED || op->parts > 0 || op->posted >= COLL_FRAGMENTS) return op->depth;
     uint64_t most = op->probes ? COLL_EAGER_BUFFERS - COLL_AHEAD : COLL_SLOTS - COLL_RUN_AHEAD;
     uint64_t steps = next_step(op) - op->filled, depth = (steps + 1) / COLL_FRAGMENTS * COLL_FRAGMENTS;
     return depth < most ? depth : most;
@@ -52,7 +53,8 @@ static uint64_t required_step(const struct coll_op *op)
 static uint64_t awaited_step(const struct coll_op *op)
 {
     uint64_t before = required_step(op);
-    return before == 0 || op->depth < COLL_EAGER_BUFFERS - COLL_AHEAD ? before : before + op->depth / 2;
+    bool are_few = op->agrees || op->depth < COLL_EAGER_BUFFERS - COLL_AHEAD;
+    return before == 0 || are_few ? before : before + op->depth / 2;
 }
 
 /* Asks for the lines that this rank fills OWN_AHEAD steps later if the operations there are like this one. */
