@@ -245,14 +245,14 @@ static void run_ahead(bool shares_cores, int64_t numel, int depth, int caught_up
 static void test_runs_ahead(void **state)
 {
     (void)state;
-    enum { SMALL_DEPTH = COLL_SMALL_BUFFERS - COLL_RUN_AHEAD, EAGER_DEPTH = COLL_EAGER_BUFFERS - COLL_AHEAD };
+    enum { SMALL_DEPTH = COLL_SMALL_BUFFERS - COLL_RUN_AHEAD };
     run_ahead(false, COLL_INLINE / 8, COLL_SLOTS - COLL_RUN_AHEAD, (COLL_SLOTS - COLL_RUN_AHEAD) / 2 + 1);
     run_ahead(false, COLL_TINY / 8, COLL_SLOTS - COLL_RUN_AHEAD, (COLL_SLOTS - COLL_RUN_AHEAD) / 2 + 1);
     run_ahead(false, COLL_TINY / 8 + 1, SMALL_DEPTH, SMALL_DEPTH / 2 + 1);
     run_ahead(false, COLL_ASKED / 8, SMALL_DEPTH, SMALL_DEPTH / 2 + 1);
     run_ahead(true, COLL_SMALL / 8, SMALL_DEPTH, SMALL_DEPTH / 2 + 1);
-    run_ahead(false, COLL_ASKED / 8 + 1, EAGER_DEPTH, EAGER_DEPTH / 2 + 1); /* in lockstep */
-    run_ahead(false, CHOICE_MIN / 8 - 1, EAGER_DEPTH, EAGER_DEPTH / 2 + 1);
+    run_ahead(false, COLL_SMALL / 8, SMALL_DEPTH, SMALL_DEPTH / 2 + 1);
+    run_ahead(false, COLL_SMALL / 8 + 1, COLL_SLOTS - COLL_RUN_AHEAD, (COLL_SLOTS - COLL_RUN_AHEAD) / 2 + 1);
 }
 
 static void open_in_parts(struct end end[2], struct small small[2], int64_t numel)

@@ -95,7 +95,7 @@ static void test_scatter_by_messages(void **state)
 }
 
 /* Two ranks with a core each ask ahead for the lines of little data.  They take more in lockstep, up to where they
- * measure. */
+ * measure, unless a root can run ahead. */
 static void test_usually_lockstep(void **state)
 {
     static const struct usual_case cases[] = {
@@ -105,6 +105,7 @@ static void test_usually_lockstep(void **state)
         {TUTTI_ALL_REDUCE, 2, false, true, CHOICE_MIN, COLL_EAGER},
         {TUTTI_ALL_REDUCE, 2, true, true, COLL_ASKED + 1, COLL_EAGER},
         {TUTTI_ALL_REDUCE, 3, false, true, COLL_ASKED + 1, COLL_EAGER},
+        {TUTTI_REDUCE, 2, false, true, COLL_ASKED + 1, COLL_EAGER},
         {TUTTI_ALL_TO_ALL, 2, false, true, COLL_ASKED / 2, COLL_EAGER}, /* the size of a block */
         {TUTTI_ALL_TO_ALL, 2, false, true, COLL_ASKED / 2 + 1, COLL_LOCKSTEP},
     };
@@ -181,7 +182,9 @@ static void test_runs_ahead(void **state)
     static const struct usual_case cases[] = {
         {TUTTI_BROADCAST, 4, true, true, COLL_SMALL, COLL_EAGER},
         {TUTTI_BROADCAST, 4, true, true, COLL_SMALL + 1, COLL_PIPELINED},
-        {TUTTI_BROADCAST, 4, false, true, COLL_SMALL + 1, COLL_EAGER},
+        {TUTTI_BROADCAST, 4, false, true, COLL_SMALL + 1, COLL_PIPELINED},
+        {TUTTI_BROADCAST, 2, false, true, CHOICE_MIN - 1, COLL_PIPELINED},
+        {TUTTI_BROADCAST, 2, false, true, CHOICE_MIN, COLL_EAGER},  /* measured from there on */
         {TUTTI_SCATTER, 4, true, true, COLL_SMALL / 4, COLL_EAGER}, /* the root has four blocks */
         {TUTTI_SCATTER, 4, true, true, COLL_SMALL / 4 + 1, COLL_PIPELINED},
         {TUTTI_GATHER, 4, true, true, COLL_SMALL + 1, COLL_PIPELINED},

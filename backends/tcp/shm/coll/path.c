@@ -162,10 +162,12 @@ static bool prefers_messages(const struct coll_segment *segment, const struct co
     return segment->shm->shares_cores && op->kind == TUTTI_SCATTER && !fits;
 }
 
-/* True if ranks can run further ahead in parts of their fragment buffers than in eager buffers. */
+/* True if ranks can run further ahead in parts of their fragment buffers than in eager buffers.  Those with a core each
+ * measure that from CHOICE_MIN on. */
 static bool prefers_parts(const struct coll_segment *segment, const struct coll_op *op)
 {
-    if (!segment->shm->shares_cores || !tutti_kind_has_root(op->kind)) return false;
+    bool is_measured = !segment->shm->shares_cores && op->in_bytes >= CHOICE_MIN;
+    if (is_measured || !tutti_kind_has_root(op->kind)) return false;
     if (op->in_bytes <= COLL_SMALL || op->in_bytes > segment->layout.eager_bytes) return false;
     int parts = coll_parts_needed(segment, op);
     return parts > 0 && COLL_PARTS / parts * COLL_FRAGMENTS > COLL_EAGER_BUFFERS - COLL_AHEAD;
@@ -173,10 +175,10 @@ static bool prefers_parts(const struct coll_segment *segment, const struct coll_
 
 /* True if two ranks with a core each take lockstep without a measurement.  They do so between COLL_ASKED, up to which
  * they ask for lines ahead, and CHOICE_MIN, from which on they measure.  Lockstep goes through 8 buffers, eager through
- * 128. */
+ * 128, in which ranks run ahead if there is a root. */
 static bool prefers_lockstep(const struct coll_segment *segment, const struct coll_op *op)
 {
-    bool in_range = op->in_bytes > COLL_ASKED && op->in_bytes < CHOICE_MIN;
+    bool in_range = op->in_bytes > COLL_ASKED && op->in_bytes < CHOICE_MIN && !tutti_kind_has_root(op->kind);
     return in_range && is_possible(segment, op, COLL_LOCKSTEP) && may_pay(segment, op, COLL_LOCKSTEP);
 }
 
