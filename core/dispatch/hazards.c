@@ -91,3 +91,8 @@ bool hazards_must_wait(const struct tutti_work *work)
     }
     return false;
 }
+
+bool hazards_hold_others(const struct tutti_work *work)
+{
+    return work->group->stager.backend == NULL && !op_is_message(&work->op) && may_be_native(work);
+}

@@ -33,7 +33,11 @@ void launch_unblocked(struct tutti_group *first)
         struct tutti_work *work, *next;
         for (work = TAILQ_FIRST(&group->works); work != NULL && !group->failed; work = next) {
             next = TAILQ_NEXT(work, group_link);
-            if (work->started || hazards_must_wait(work)) continue;
+            if (work->started) continue;
+            if (hazards_must_wait(work)) {
+                if (hazards_hold_others(work)) break;
+                continue;
+            }
             group->engine->n_blocked--;
             if (next != NULL) next->references++;
             dispatch_late(work);
