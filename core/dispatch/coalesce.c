@@ -250,7 +250,6 @@ static struct tutti_work *new_parent(struct tutti_group *group)
     parent->references = 2;            /* one for the engine, one for the caller */
     engine_count_async(engine, 1);
     TAILQ_INSERT_TAIL(&engine->active, parent, link);
-    engine->due_ns = 0;
     TAILQ_INSERT_TAIL(&group->works, parent, group_link);
     return parent;
 }

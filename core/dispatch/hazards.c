@@ -68,7 +68,8 @@ void hazards_enlist(struct tutti_work *work)
     struct op_span *reach = &work->group->reach;
     if (op_is_message(op)) return;
     struct op_span own = op_span_join(op_span_of_all(op->in, op->n_in), op_span_of_all(op->out, op->n_out));
-    if (TAILQ_EMPTY(&work->group->works)) *reach = (struct op_span){0, 0};
+    if (work->group->n_enlisted++ == 0) *reach = (struct op_span){0, 0};
+    work->enlisted = true;
     work->disjoint = !op_overlap(own, *reach);
     *reach = op_span_join(*reach, own);
 }

@@ -83,7 +83,6 @@ int issue_new(struct tutti_group *group, tutti_op *op, uint64_t fingerprint, con
 static inline void issue_enlist_message(struct tutti_work *work)
 {
     TAILQ_INSERT_TAIL(&work->engine->active, work, link);
-    work->engine->due_ns = 0;
     TAILQ_INSERT_TAIL(&work->group->works, work, group_link);
     if (work->async) engine_count_async(work->engine, 1);
 }

@@ -102,7 +102,6 @@ static int64_t time_to_warn(const struct tutti_work *work)
 /* Checks one work.  Returns true if it has ended, possibly with others. */
 static bool check_one(struct tutti_work *work, int64_t now)
 {
-    if (work->start_ns == 0 && !work->draining) work_start_clock(work, now);
     bool late = now >= work->deadline_ns;
     if (work->draining) {
         if (late) work_abandon(work);
@@ -152,8 +151,20 @@ static int64_t check_all(struct engine *engine, int64_t now)
     return deadline;
 }
 
+/* Begins to check the works that have been added since the last check.  They are the last ones of the list. */
+static void check_new(struct engine *engine, int64_t now)
+{
+    struct tutti_work *work = TAILQ_LAST(&engine->active, work_queue);
+    for (; work != NULL && !work->checked; work = TAILQ_PREV(work, work_queue, link)) {
+        if (work->start_ns == 0 && !work->draining) work_start_clock(work, now);
+        if (time_to_check(work) < engine->due_ns) engine->due_ns = time_to_check(work);
+        work->checked = true;
+    }
+}
+
 int64_t deadline_check(struct engine *engine, int64_t now)
 {
+    check_new(engine, now);
     if (now >= engine->due_ns) { /* thousands of works may wait, and most are in no cache */
         engine->due_ns = CLOCK_NEVER;
         int64_t due_ns = check_all(engine, now);

@@ -120,7 +120,7 @@ struct engine {
     int64_t looked_ns;     /* time when the clocks of works were last started during rounds */
     int64_t next_check_ns; /* time of the next check of deadlines during rounds */
     int64_t checked_ns;    /* time of the last check of deadlines */
-    int64_t due_ns;        /* time before which a check finds nothing; 0: works have been added or changed since */
+    int64_t due_ns;        /* time before which a check finds nothing for works that have been checked; 0: unknown */
 
     /* Written under the lock.  The thread reads them without it.  It would find the lock taken again and again, and
      * each release would wake it in vain. */

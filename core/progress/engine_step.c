@@ -48,8 +48,9 @@ static void dispatch_unblocked(struct engine *engine)
 {
     if (!engine->recheck) return;
     engine->recheck = false;
+    if (engine->n_blocked == 0 || engine->first == NULL) return;
+    engine->hooks->dispatch_unblocked(engine->first);
     engine->due_ns = 0;
-    if (engine->n_blocked > 0 && engine->first != NULL) engine->hooks->dispatch_unblocked(engine->first);
 }
 
 /* If a tool measures reductions, those of this round belong to this tree. */

@@ -235,6 +235,7 @@ void work_end(struct tutti_work *work, int status, const char *text)
     if (!work->is_plain || status != TUTTI_OK) end_parts(work, status, text);
     TAILQ_REMOVE(&engine->active, work, link);
     TAILQ_REMOVE(&group->works, work, group_link);
+    if (work->enlisted) group->n_enlisted--;
     if (work->async) engine_count_async(engine, -1);
     /* release: see work_ended */
     atomic_store_explicit(&work->ended, true, memory_order_release);

@@ -142,7 +142,8 @@ struct tutti_group {
     uint64_t shrinks;                /* number of shrink_group calls */
     uint64_t last_split;             /* number of the latest split whose choices are in the store; 0: none */
     struct group_use *uses;          /* lists of members of groups made with members_only */
-    struct op_span reach;            /* covers the memory of the collectives in `works` */
+    int n_enlisted;                  /* collectives in `works` */
+    struct op_span reach;            /* covers their memory */
     char *failed_text;
     uint64_t failed_sequence; /* sequence number of the first collective that failed */
     bool failure_returned;    /* a collective of this rank has returned the failure, or none has to return it */

@@ -47,6 +47,7 @@ struct tutti_work {
     int64_t start_ns, deadline_ns; /* next to `link`: a check of thousands of works reads these and little else */
     int64_t asked_ns;              /* time of the last question to peers for their positions */
     bool started;                  /* dispatched to a backend; false while blocked by an earlier work */
+    bool enlisted;                 /* counted in its group's n_enlisted */
     bool disjoint;                 /* shares no memory with collectives that were pending when it was issued */
     bool queued;                   /* in the runnable list */
     bool async;                    /* counted in engine->n_async */
@@ -55,7 +56,8 @@ struct tutti_work {
     bool point_to_point;
     uint32_t record; /* handle of its record; 0: none */
     bool group_rank;
-    bool moved; /* a request has completed since `asked_ns` */
+    bool moved;   /* a request has completed since `asked_ns` */
+    bool checked; /* its deadline has been, and engine->due_ns is not later than its next check */
     bool warned;
     bool postponed;                   /* its timeout came before it could ask its peers: it has had a little longer */
     bool draining;                    /* failed, but the backend still uses its memory: it ends once that is released */
