@@ -111,11 +111,6 @@ static bool check_one(struct tutti_work *work, int64_t now)
         time_out(work, now);
         return true;
     }
-    if (work->moved) {
-        work->moved = false;
-        work->asked_ns = now;
-        return false;
-    }
     if (work->started && now >= time_to_ask(work)) {
         work->asked_ns = now;
         int left = health_ask(work);

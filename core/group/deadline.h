@@ -6,7 +6,8 @@
 
 struct engine;
 
-/* Checks each operation under way.  Returns the time of the next check.  See engine_hooks.check_deadlines. */
+/* Checks the operations under way if one is due.  Returns the time of the next check.  See
+ * engine_hooks.check_deadlines. */
 int64_t deadline_check(struct engine *engine, int64_t now);
 
 #endif

@@ -324,7 +324,7 @@ void work_queue_run(struct tutti_work *work)
 
 void work_run(struct tutti_work *work)
 {
-    work->moved = true;
+    work->asked_ns = engine_time_ns(work->engine); /* puts off its next question to peers */
     if (work->draining) {
         if (!is_with_backend(work)) work_end(work, work->failing, NULL);
         return;
@@ -394,7 +394,6 @@ void work_complete(tutti_request *request, int status)
         }
         return;
     }
-    work->moved = true;
     if (work->exec != NULL) {
         exec_complete(work->exec, request, status);
         if (status != TUTTI_OK) record_failure(work, request, status);

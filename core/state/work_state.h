@@ -45,7 +45,7 @@ struct tutti_work {
     struct tutti_group *group;     /* NULL: only the request is in use (dispatch_at_once) */
     TAILQ_ENTRY(tutti_work) link;  /* in the engine's active or callbacks list */
     int64_t start_ns, deadline_ns; /* next to `link`: a check of thousands of works reads these and little else */
-    int64_t asked_ns;              /* time of the last question to peers for their positions */
+    int64_t asked_ns;              /* when it last asked peers for their positions, or went on by itself */
     bool started;                  /* dispatched to a backend; false while blocked by an earlier work */
     bool enlisted;                 /* counted in its group's n_enlisted */
     bool disjoint;                 /* shares no memory with collectives that were pending when it was issued */
@@ -56,14 +56,13 @@ struct tutti_work {
     bool point_to_point;
     uint32_t record; /* handle of its record; 0: none */
     bool group_rank;
-    bool moved;   /* a request has completed since `asked_ns` */
     bool checked; /* its deadline has been, and engine->due_ns is not later than its next check */
     bool warned;
     bool postponed;                   /* its timeout came before it could ask its peers: it has had a little longer */
     bool draining;                    /* failed, but the backend still uses its memory: it ends once that is released */
+    int failing;                      /* status of a failed request: the work ends with it when it next runs */
     TAILQ_ENTRY(tutti_work) run_link; /* in the engine's runnable list */
     TAILQ_ENTRY(tutti_work) group_link;    /* the group's works that have not ended, in order of issue */
-    int failing;                           /* status of a failed request: the work ends with it when it next runs */
     int parts;                             /* parent only: number of parts that have not ended */
     struct tutti_work *parent;             /* coalesced or staged operation; it ends when its last part has */
     struct packing *packing;               /* where the results go, if several small operations were packed */

@@ -1,7 +1,16 @@
-/* Deadlines are looked at when one is due.  A group at rest has none, and must look again once it has operations. */
+/* Deadlines are looked at when one is due.  A group at rest has none, and must look again once it has operations.  What
+ * an operation waits for may change shortly before its deadline. */
 #include "procs.h"
 
-enum { SIZE = 2, REST_MS = 500, TIMEOUT_MS = 300, LATE_S = PROCS_SOON_S };
+enum {
+    SIZE = 2,
+    REST_MS = 500,
+    TIMEOUT_MS = 300,
+    LATE_S = PROCS_SOON_S,
+    LONG_MS = 1000,   /* timeout of a plan whose rank 1 comes late */
+    COMES_MS = 650,   /* rank 0 asks for the last time before that, and once after it */
+    ANSWER_TRIES = 5, /* on a slow machine the answers may come too late */
+};
 
 static void count_ends(tutti_work *work, void *count)
 {
@@ -50,11 +59,44 @@ static void test_network(void **state)
     procs_run_ranks(SIZE, rank_of_rests, "0");
 }
 
+/* Rank 0 waits for rank 1, which comes late, and then for rank 2, which waits for rank 3.  That one does not come. */
+static int rank_of_plan(int rank, int size, void *argument)
+{
+    float x = 1;
+    int timeout_ms = rank == 0 ? LONG_MS : 4 * LONG_MS;
+    (void)argument;
+    EXPECT(proc_init(60000) == TUTTI_OK);
+    EXPECT(tutti_barrier(NULL) == TUTTI_OK);
+    if (rank == 1) procs_sleep_ms(COMES_MS);
+    if (rank < 3) {
+        int status = tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.timeout_ms = timeout_ms));
+        if (rank == 0) EXPECT_ERROR(status, TUTTI_ERR_TIMEOUT, "rank 3 (is ");
+    }
+    proc_barrier(size, 1);
+    tutti_destroy_process_group(NULL);
+    return 0;
+}
+
+static void test_moves_before_its_deadline(void **state)
+{
+    (void)state;
+    setenv("TUTTI_SHM", "0", 1);
+    setenv("TUTTI_ALGO", "all_reduce=recursive_doubling", 1);
+    for (int i = 0; i < ANSWER_TRIES; i++) {
+        struct procs procs = {.size = 4, .fn = rank_of_plan, .may_fail = i < ANSWER_TRIES - 1};
+        procs_run(&procs);
+        if (procs.code[0] == 0) break;
+    }
+    unsetenv("TUTTI_ALGO");
+    unsetenv("TUTTI_SHM");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shared_memory),
         cmocka_unit_test(test_network),
+        cmocka_unit_test(test_moves_before_its_deadline),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,7 @@ enum {
     CHOICE_WAYS = 8,      /* a set of ways is a bit mask */
     CHOICE_CLASSES = 16,  /* size classes: 2 KiB to 4 KiB, .., 64 MiB and more */
     CHOICE_MIN = 2 << 10, /* bytes of the smallest operation that has a choice */
-    CHOICE_STEADY = 128,  /* calls of a span in which nothing is tried */
+    CHOICE_STEADY = 128,  /* minimum calls of a span in which nothing is tried */
     CHOICE_TEXT = 512     /* capacity for an explanation */
 };
 

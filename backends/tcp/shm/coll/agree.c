@@ -57,8 +57,8 @@ static int pass_of(const struct coll_op *op)
 static int timed_calls(const struct coll_segment *segment, const struct coll_op *op)
 {
     int least = choice_short_span(size_class(segment, op->class)) - 1, more = pass_of(op) / 4;
-    if (more > TIMED_MAX) more = TIMED_MAX;
-    return more > least && !measures_work(segment) ? more : least;
+    int calls = more > least && !measures_work(segment) ? more : least;
+    return calls < TIMED_MAX ? calls : TIMED_MAX;
 }
 
 /* Returns the calls of a way's short span.  The timed ones come after each part of the fragment buffers has been used

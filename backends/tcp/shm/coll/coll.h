@@ -7,9 +7,9 @@
  * per rank carries arrival, operation and, if small, data.
  *
  * - Small data fits the control slot, or a tiny, small or eager buffer (eager.c).  The ranks concerned copy it out.
- * - Lockstep: two ranks with a core each send more than COLL_ASKED bytes in chunks of 2 KiB, one per step.  Each posts
- *   the next chunk before it copies out the current one, so it rarely waits while lines move between cores.  All chunks
- *   go through the first 2 KiB of the eager buffers.
+ * - Lockstep: two ranks with a core each send chunks of 2 KiB, one per step.  Each posts the next chunk before it
+ *   copies out the current one, so it rarely waits while lines move between cores.  All chunks go through the first
+ *   2 KiB of the eager buffers.
  * - Otherwise chunks go through two fragment buffers per rank, one per step (pipelined.c).  If the first step finds
  * that all data to be read is memory of tutti_alloc, the operation continues as a direct one (shared.c).
  * - Blocks of differing sizes, which a rank knows of its own alone, go the way that suits each rank's own ones, which
@@ -43,8 +43,8 @@
  * free, unless they are few.
  *
  * A pipelined operation with a root runs further ahead in parts of fragment buffers, if one step suffices
- * (fragment_parts.c).  Ranks that share cores should do as much as possible in each time slice.  There one with more
- * than a small buffer's data, and at most an eager buffer's, is pipelined.
+ * (fragment_parts.c).  Therefore one with more than a small buffer's data is pipelined: with a core for each rank up to
+ * where they measure, and where ranks share cores up to an eager buffer's, to do much in each time slice.
  */
 #ifndef TCP_COLL_H
 #define TCP_COLL_H
@@ -65,7 +65,7 @@ enum { COLL_RUN_AHEAD = 16 };        /* steps that a rank may post beyond the cu
 
 /* Bytes of data that fit a control slot, a tiny buffer and a small one. */
 enum { COLL_INLINE = SHM_LINE - 16, COLL_TINY = 256, COLL_SMALL = 1024 };
-/* Maximum bytes of a rank's data whose lines are asked for ahead.  Two ranks with a core each take more in lockstep. */
+/* Maximum bytes of a rank's data whose lines are asked for ahead. */
 enum { COLL_ASKED = 512 };
 
 struct coll_slot {
