@@ -1,6 +1,8 @@
 /* Irregular programs: sizes that differ, servers and workers, messages from anyone. */
 #include "programs.h"
 
+enum { RECEIVES_MOST = 1000 };
+
 /* Sizes of blocks that differ: from half to three halves of bytes. */
 static const int *sizes_around(int bytes)
 {
@@ -153,6 +155,29 @@ static void barrier_beside_compute(int bytes)
     wait_all(&all, 1);
 }
 
+/* Sums, as a control loop does, beside receives that have been posted for later: their number is in `count`. */
+static void beside_receives(int count)
+{
+    static request all[2 * RECEIVES_MOST];
+    double sum[2] = {1, 1};
+    for (int i = 0; i < count; i++) irecv(block(out, i, 64), 64, previous(1), &all[i]);
+    for (int i = 0; i < count; i++) all_reduce(sum, sizeof sum);
+    for (int i = 0; i < count; i++) isend(block(in, i, 64), 64, next(1), &all[count + i]);
+    wait_all(all, 2 * count);
+}
+
+/* Computes until the last of `count` receives has ended, and asks for that again and again. */
+static void last_receive_polled(int count)
+{
+    static request all[2 * RECEIVES_MOST];
+    for (int i = 0; i < count; i++) irecv(block(out, i, 64), 64, previous(1), &all[i]);
+    compute(3);
+    for (int i = 0; i < count; i++) isend(block(in, i, 64), 64, next(1), &all[count + i]);
+    while (!is_done(&all[count - 1])) compute(1);
+    wait_all(all, count - 1);
+    wait_all(all + count, count);
+}
+
 static void reduce_in_turn(int bytes)
 {
     for (int root = 0; root < n; root++) {
@@ -177,6 +202,8 @@ const struct program irregular_programs[] = {
     {"reverse_order", reverse_order, {64, 4096}},
     {"differing_compute", differing_compute, {8, 8192}},
     {"barrier_beside_compute", barrier_beside_compute, {8}},
+    {"beside_receives", beside_receives, {16, RECEIVES_MOST}},
+    {"last_receive_polled", last_receive_polled, {16, RECEIVES_MOST}},
     {"reduce_in_turn", reduce_in_turn, {1024, 65536}},
     {NULL, NULL, {0}},
 };
