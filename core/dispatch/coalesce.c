@@ -142,11 +142,11 @@ static bool is_alike(const tutti_op *a, const tutti_op *b)
            (a->reduce_op != TUTTI_PREMUL_SUM || a->factor == b->factor);
 }
 
-/* True if op writes memory that an earlier operation of the run reads or writes, whose result it must see.  A root may
- * broadcast one tensor several times. */
-static bool conflicts_with_run(const struct tutti_group *group, const struct kept *run, int n, const tutti_op *op)
+/* True if op shares memory with an earlier operation of the run, whose result it must see.  Broadcasts see none: their
+ * root only reads, and the others only write, in the order of the run. */
+static bool conflicts_with_run(const struct kept *run, int n, const tutti_op *op)
 {
-    if (op_is_source(op, group->rank)) return false;
+    if (op->kind == TUTTI_BROADCAST) return false;
     for (int i = 0; i < n; i++)
         if (hazards_conflicts(&run[i].op, op)) return true;
     return false;
@@ -154,13 +154,13 @@ static bool conflicts_with_run(const struct tutti_group *group, const struct kep
 
 /* Returns how many of the kept operations, from the first one on, are packed into one.  The number is the same on all
  * ranks, because sizes and shared memory are (see tutti.h). */
-static int run_length(const struct tutti_group *group, const struct kept *first, int most)
+static int run_length(const struct kept *first, int most)
 {
     if (!can_pack(&first->op)) return 1;
     size_t total = bytes_of(&first->op);
     int n = 1;
     while (n < most && can_pack(&first[n].op) && is_alike(&first->op, &first[n].op) &&
-           total + bytes_of(&first[n].op) <= PACK_ALL && !conflicts_with_run(group, first, n, &first[n].op))
+           total + bytes_of(&first[n].op) <= PACK_ALL && !conflicts_with_run(first, n, &first[n].op))
         total += bytes_of(&first[n++].op);
     return n;
 }
@@ -175,28 +175,15 @@ static int64_t shortest_timeout(const struct tutti_group *group, const struct ke
     return shortest;
 }
 
+/* Makes one operation of n.  Returns NULL if there is no memory. */
 static struct packing *pack(const struct tutti_group *group, const struct kept *run, int n, tutti_op *op,
                             tutti_tensor *whole)
 {
     size_t total = 0;
     for (int i = 0; i < n; i++) total += bytes_of(&run[i].op);
-    struct packing *packing = malloc(sizeof *packing + (size_t)n * sizeof packing->part[0]);
-    char *memory = malloc(total > 0 ? total : 1);
-    if (packing == NULL || memory == NULL) {
-        free(packing);
-        free(memory);
-        return NULL;
-    }
-    packing->memory = memory;
-    packing->n = op_is_source(&run[0].op, group->rank) ? 0 : n;
-    for (int i = 0; i < n; i++) {
-        size_t bytes = bytes_of(&run[i].op);
-        const void *from = run[i].op.n_in > 0 ? run[i].op.in[0].data : run[i].op.out[0].data;
-        tutti_copy(memory, from, bytes);
-        packing->part[i].data = run[i].op.out[0].data;
-        packing->part[i].bytes = bytes;
-        memory += bytes;
-    }
+    struct packing *packing = packing_new(n, total);
+    if (packing == NULL) return NULL;
+    for (int i = 0; i < n; i++) packing_add(packing, &run[i].op, op_is_source(&run[i].op, group->rank));
     *op = run[0].op;
     *whole = run[0].op.out[0];
     whole->data = packing->memory;
@@ -278,7 +265,7 @@ static int launch_all(struct tutti_group *group, const struct run *run, struct t
     bool marked = false;
     for (int i = 0, n; status == TUTTI_OK && i < run->n; i += n) {
         bool staged = false;
-        n = run_length(group, &run->kept[i], run->n - i);
+        n = run_length(&run->kept[i], run->n - i);
         status = launch_after_staged(group, &run->kept[i].op);
         if (status == TUTTI_OK && !marked && !group->shut) {
             marked = true;

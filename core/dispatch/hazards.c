@@ -1,5 +1,6 @@
 #include "dispatch/hazards.h"
 
+#include "dispatch/packing.h"
 #include "op/op.h"
 #include "progress/work.h"
 
@@ -20,6 +21,17 @@ bool hazards_conflicts(const tutti_op *a, const tutti_op *b)
 {
     return touches(a->out, a->n_out, b->out, b->n_out) || touches(a->out, a->n_out, b->in, b->n_in) ||
            touches(a->in, a->n_in, b->out, b->n_out);
+}
+
+/* Returns an operation with the tensors that the work reads and writes. */
+static const tutti_op *touched_by(const struct tutti_work *work)
+{
+    return work->packing != NULL ? &work->packing->touches : &work->op;
+}
+
+static bool share_memory(const struct tutti_work *a, const struct tutti_work *b)
+{
+    return hazards_conflicts(touched_by(a), touched_by(b));
 }
 
 /* True if the work goes to a backend that keeps the order of its operations itself.  There, dispatching a later
@@ -54,19 +66,19 @@ static bool must_follow(const struct tutti_work *earlier, const struct tutti_wor
 {
     bool messages = op_is_message(&earlier->op) || op_is_message(&work->op);
     if (earlier->parts > 0) return false; /* its parts are checked instead */
-    if (is_copy(earlier) || is_copy(work)) return hazards_conflicts(&earlier->op, &work->op);
+    if (is_copy(earlier) || is_copy(work)) return share_memory(earlier, work);
     if (op_is_message(&earlier->op) && op_is_message(&work->op))
         return !earlier->started && may_match_alike(&earlier->op, &work->op);
     if (messages) return false;
-    if (hazards_conflicts(&earlier->op, &work->op)) return true;
+    if (share_memory(earlier, work)) return true;
     return (!earlier->started || earlier->comparing != NULL) && may_be_native(earlier) && may_be_native(work);
 }
 
 void hazards_enlist(struct tutti_work *work)
 {
-    const tutti_op *op = &work->op;
+    const tutti_op *op = touched_by(work);
     struct op_span *reach = &work->group->reach;
-    if (op_is_message(op)) return;
+    if (op_is_message(&work->op)) return;
     struct op_span own = op_span_join(op_span_of_all(op->in, op->n_in), op_span_of_all(op->out, op->n_out));
     if (work->group->n_enlisted++ == 0) *reach = (struct op_span){0, 0};
     work->enlisted = true;

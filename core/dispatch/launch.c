@@ -12,12 +12,18 @@
 #include "progress/engine_wait.h"
 #include "tool/tool.h"
 
+static int dispatch(struct tutti_work *work)
+{
+    packing_fill(work->packing);
+    return route_work(work);
+}
+
 /* Dispatches a work that was blocked.  Its call has returned, so an error leaves the ranks out of step: the group
  * fails. */
 static void dispatch_late(struct tutti_work *work)
 {
     record_start(group_record(work->group, work->op.sequence), work->record, engine_time_ns(work->engine));
-    int status = route_work(work);
+    int status = dispatch(work);
     if (status >= 0) return;
     work->request.owner = NULL; /* no backend owns it */
     group_fail(work->group, status, error_text(), true);
@@ -31,7 +37,7 @@ void launch_unblocked(struct tutti_group *first)
     TAILQ_FOREACH(group, &first->tree, tree_link)
     {
         struct tutti_work *work, *next;
-        for (work = TAILQ_FIRST(&group->works); work != NULL && !group->failed; work = next) {
+        for (work = TAILQ_FIRST(&group->works); work != NULL && !group->failed && !group->shut; work = next) {
             next = TAILQ_NEXT(work, group_link);
             if (work->started) continue;
             if (hazards_must_wait(work)) {
@@ -84,7 +90,7 @@ static int launch(struct tutti_work *work)
     if (!is_staged(work) && hazards_must_wait(work)) {
         group->engine->n_blocked++;
     } else {
-        int status = route_work(work);
+        int status = dispatch(work);
         if (status < 0) {
             issue_undo(work);
             return status;

@@ -1,10 +1,47 @@
 #include "dispatch/packing.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <tutti/tutti.h>
 
+#include "base/dtype.h"
 #include "state/work_state.h"
+
+static size_t bytes_of(const tutti_tensor *tensor)
+{
+    return (size_t)(tensor->numel * tutti_dtype_bytes(tensor->dtype));
+}
+
+struct packing *packing_new(int n, size_t bytes)
+{
+    struct packing *packing = malloc(sizeof *packing + 2 * (size_t)n * sizeof packing->tensors[0]);
+    char *memory = malloc(bytes > 0 ? bytes : 1);
+    if (packing == NULL || memory == NULL) {
+        free(packing);
+        free(memory);
+        return NULL;
+    }
+    packing->memory = memory;
+    packing->touches = (tutti_op){.in = packing->tensors, .out = packing->tensors + n};
+    return packing;
+}
+
+void packing_add(struct packing *packing, const tutti_op *op, bool is_source)
+{
+    tutti_op *touches = &packing->touches;
+    packing->tensors[touches->n_in++] = op->n_in > 0 ? op->in[0] : op->out[0];
+    if (!is_source) packing->tensors[touches->out - packing->tensors + touches->n_out++] = op->out[0];
+}
+
+void packing_fill(const struct packing *packing)
+{
+    if (packing == NULL) return;
+    char *to = packing->memory;
+    for (int i = 0; i < packing->touches.n_in; i++) {
+        const tutti_tensor *from = &packing->touches.in[i];
+        tutti_copy(to, from->data, bytes_of(from));
+        to += bytes_of(from);
+    }
+}
 
 void packing_free(struct packing *packing)
 {
@@ -18,9 +55,10 @@ void packing_unpack(struct tutti_work *work, int status)
     struct packing *packing = work->packing;
     if (packing == NULL) return;
     const char *from = packing->memory;
-    for (int i = 0; i < packing->n && status == TUTTI_OK; i++) {
-        tutti_copy(packing->part[i].data, from, packing->part[i].bytes);
-        from += packing->part[i].bytes;
+    for (int i = 0; i < packing->touches.n_out && status == TUTTI_OK; i++) {
+        const tutti_tensor *to = &packing->touches.out[i];
+        tutti_copy(to->data, from, bytes_of(to));
+        from += bytes_of(to);
     }
     packing_free(packing);
     work->packing = NULL;

@@ -1,5 +1,6 @@
 /* Coalesced operations on ranks that are threads, over TUTTI_TEST_BACKEND or the tests' own loop. */
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "conformance/values.h"
 #include "ranks.h"
@@ -104,10 +105,58 @@ static void test_coalesced_unlike(void **state)
     each_size(coalesced_unlike);
 }
 
+static int sum_twice(tutti_group *group, int32_t *x, int32_t *y)
+{
+    EXPECT(tutti_all_reduce(tutti_view(x, 3), TUTTI_SUM, tutti_with(.group = group)) == TUTTI_OK);
+    EXPECT(tutti_all_reduce(tutti_view(y, 3), TUTTI_SUM, tutti_with(.group = group)) == TUTTI_OK);
+    return 0;
+}
+
+/* Small operations that are packed into one keep their order with those before, between and behind them. */
+static int coalesced_in_order(tutti_group *group, int rank, int size, void *argument)
+{
+    (void)argument;
+    int32_t x[3] = {1, 1, 1}, y[3] = {1, 1, 1}, z[5] = {0};
+    tutti_work *before = NULL, *range = NULL, *behind = NULL;
+    EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
+    if (rank == size - 1) usleep(50000); /* the first operation is under way when the others are issued */
+    EXPECT(tutti_all_reduce(tutti_view(x, 3), TUTTI_SUM, tutti_with(.group = group, .async_op = &before)) == TUTTI_OK);
+    EXPECT(tutti_coalesce_begin(group) == TUTTI_OK);
+    EXPECT(sum_twice(group, x, y) == 0);
+    EXPECT(tutti_scan(tutti_view(x, 3), TUTTI_SUM, tutti_with(.group = group)) == TUTTI_OK); /* times rank + 1 */
+    EXPECT(tutti_broadcast(tutti_view(x, 3), size - 1, tutti_with(.group = group)) == TUTTI_OK);
+    EXPECT(sum_twice(group, x, y) == 0);
+    EXPECT(tutti_coalesce_end(group, &range) == TUTTI_OK);
+    EXPECT(tutti_all_reduce(tutti_view(x, 3), TUTTI_SUM, tutti_with(.group = group, .async_op = &behind)) == TUTTI_OK);
+    EXPECT(tutti_wait(&behind, TUTTI_DEFAULT_TIMEOUT) == TUTTI_OK);
+    EXPECT(tutti_wait(&range, TUTTI_DEFAULT_TIMEOUT) == TUTTI_OK);
+    EXPECT(tutti_wait(&before, TUTTI_DEFAULT_TIMEOUT) == TUTTI_OK);
+    for (int i = 0; i < 3; i++) EXPECT(x[i] == size * size * size * size * size && y[i] == size * size);
+
+    /* broadcasts to the same memory: the last one counts */
+    for (int i = 0; rank == 0 && i < 3; i++) x[i] = 1 + i, y[i] = 10 + i;
+    EXPECT(tutti_coalesce_begin(group) == TUTTI_OK);
+    EXPECT(tutti_broadcast(tutti_view(rank == 0 ? x : z, 3), 0, tutti_with(.group = group)) == TUTTI_OK);
+    EXPECT(tutti_broadcast(tutti_view(rank == 0 ? y : z + 2, 3), 0, tutti_with(.group = group)) == TUTTI_OK);
+    EXPECT(tutti_coalesce_end(group, NULL) == TUTTI_OK);
+    for (int i = 0; rank != 0 && i < 5; i++) EXPECT(z[i] == (i < 2 ? 1 + i : 8 + i));
+    return 0;
+}
+
+static void test_coalesced_in_order(void **state)
+{
+    (void)state;
+    each_size(coalesced_in_order);
+}
+
 int main(void)
 {
     ranks_setup();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_coalesced), cmocka_unit_test(test_coalesced_unlike)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_coalesced),
+        cmocka_unit_test(test_coalesced_unlike),
+        cmocka_unit_test(test_coalesced_in_order),
+    };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     setenv("LOOP_HOSTS", "0,1,0,0,2", 1); /* again, on several hosts */
     return failed + cmocka_run_group_tests(tests, NULL, NULL);
