@@ -77,11 +77,14 @@ static int64_t last_asked(const struct tutti_work *work)
     return checked_ns > work->asked_ns ? checked_ns : work->asked_ns;
 }
 
-/* Gives a work whose timeout has passed a little longer, once, if this process did not run when the work should have
- * asked: nothing is known of its peers then.  Returns false if it has asked in time. */
+/* Gives a work whose timeout has passed a little longer, once, if nothing is known of the peers that it waits for: it
+ * has gone on since it asked, or this process did not run when it should have.  Returns false if it has asked in time,
+ * or its timeout is too short for that. */
 static bool postpone(struct tutti_work *work, int64_t now)
 {
-    if (work->postponed || work->deadline_ns - last_asked(work) < 2 * ask_interval(work)) return false;
+    int64_t least = 2 * ask_interval(work);
+    bool has_moved = work->has_moved && work->deadline_ns - work->start_ns >= least;
+    if (work->postponed || (!has_moved && work->deadline_ns - last_asked(work) < least)) return false;
     work->postponed = true;
     work->asked_ns = now - ASK_NS; /* it asks at once */
     work->deadline_ns = now + ASK_NS;
@@ -113,6 +116,7 @@ static bool check_one(struct tutti_work *work, int64_t now)
     }
     if (work->started && now >= time_to_ask(work)) {
         work->asked_ns = now;
+        work->has_moved = false;
         int left = health_ask(work);
         if (left >= 0) {
             end_left(work, left);

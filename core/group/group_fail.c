@@ -154,7 +154,6 @@ static void fail_group(struct tutti_group *group, int status, const char *text, 
     for (work = TAILQ_FIRST(&group->works); work != NULL; work = next) {
         next = TAILQ_NEXT(work, group_link);
         if (work->draining || work->parts > 0) continue; /* a parent ends with its last part */
-        if (!work->started) group->engine->n_blocked--;
         free(work->text);
         work->text = NULL;
         work_withdraw(work, status, copy);

@@ -236,6 +236,7 @@ void work_end(struct tutti_work *work, int status, const char *text)
     TAILQ_REMOVE(&engine->active, work, link);
     TAILQ_REMOVE(&group->works, work, group_link);
     if (work->enlisted) group->n_enlisted--;
+    if (!work->started) engine->n_blocked--;
     if (work->async) engine_count_async(engine, -1);
     /* release: see work_ended */
     atomic_store_explicit(&work->ended, true, memory_order_release);
@@ -325,6 +326,7 @@ void work_queue_run(struct tutti_work *work)
 void work_run(struct tutti_work *work)
 {
     work->asked_ns = engine_time_ns(work->engine); /* puts off its next question to peers */
+    work->has_moved = true;
     if (work->draining) {
         if (!is_with_backend(work)) work_end(work, work->failing, NULL);
         return;

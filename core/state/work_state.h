@@ -56,7 +56,8 @@ struct tutti_work {
     bool point_to_point;
     uint32_t record; /* handle of its record; 0: none */
     bool group_rank;
-    bool checked; /* its deadline has been, and engine->due_ns is not later than its next check */
+    bool has_moved; /* gone on since it last asked */
+    bool checked;   /* its deadline has been, and engine->due_ns is not later than its next check */
     bool warned;
     bool postponed;                   /* its timeout came before it could ask its peers: it has had a little longer */
     bool draining;                    /* failed, but the backend still uses its memory: it ends once that is released */
