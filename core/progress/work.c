@@ -325,7 +325,7 @@ void work_queue_run(struct tutti_work *work)
 
 void work_run(struct tutti_work *work)
 {
-    work->asked_ns = engine_time_ns(work->engine); /* puts off its next question to peers */
+    work->asked_ns = clock_now_ns(); /* puts off its next question to peers */
     work->has_moved = true;
     if (work->draining) {
         if (!is_with_backend(work)) work_end(work, work->failing, NULL);
