@@ -171,7 +171,7 @@ static void reduce_in_own_time(tutti_dtype dtype, tutti_reduce_op op, void *data
 }
 
 /* Ranks that share cores compare the work of all of them on their cores, or that of the busier one. */
-static void run_working(struct end *end, int n_cores)
+static void run_working(struct end *end, int n_cores, int64_t numel, enum coll_path path)
 {
     static const struct {
         int usual[2], stores[2]; /* of each rank */
@@ -191,28 +191,28 @@ static void run_working(struct end *end, int n_cores)
     CPU_ZERO(cores);
     for (int i = 0; i < n_cores; i++) CPU_SET(i, cores);
     open_one(end, &coll);
-    own_class = &coll.classes[TUTTI_ALL_REDUCE * CHOICE_CLASSES + choice_class(NUMEL_MOST * 8)];
+    own_class = &coll.classes[TUTTI_ALL_REDUCE * CHOICE_CLASSES + choice_class((size_t)numel * 8)];
     for (size_t i = 0; i < sizeof turns / sizeof *turns; i++) {
         int way = -1;
         own_cost_ns[0] = turns[i].usual[rank], own_cost_ns[1] = turns[i].stores[rank];
         for (int k = 0; k < 20000 && end->wrong == 0 && end->lost == 0; k++) {
             own_clock_ns += 1000000 * (k % 7); /* between operations, which counts as little as waiting */
-            way = run_one(end, &coll, TUTTI_ALL_REDUCE, 0, NUMEL_MOST, call++);
+            way = run_one(end, &coll, TUTTI_ALL_REDUCE, 0, numel, call++);
         }
-        end->wrong += way != COLL_WAY(COLL_PIPELINED, turns[i].bypasses[n_cores - 1]);
+        end->wrong += way != COLL_WAY(path, turns[i].bypasses[n_cores - 1]);
     }
     coll_close(&coll);
 }
 
 static void *run_on_one_core(void *argument)
 {
-    run_working(argument, 1);
+    run_working(argument, 1, 600, COLL_EAGER);
     return NULL;
 }
 
 static void *run_on_two_cores(void *argument)
 {
-    run_working(argument, 2);
+    run_working(argument, 2, 2100, COLL_PIPELINED);
     return NULL;
 }
 
