@@ -123,7 +123,7 @@ int tutti_coalesce_begin(tutti_group *group)
 
 static size_t bytes_of(const tutti_op *op)
 {
-    return (size_t)(op->out[0].numel * tutti_dtype_bytes(op->dtype));
+    return op_tensor_bytes(&op->out[0]);
 }
 
 /* True for small all_reduces and broadcasts.  False for reduce, because ranks other than root do not know its

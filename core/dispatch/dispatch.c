@@ -56,7 +56,7 @@ static int begin_message(struct tutti_work *work, const tutti_op *op, const stru
     if (op_is_open(op)) set_open_fields(request, op);
     if (op->kind != TUTTI_PROBE) {
         request->data = tensor->data;
-        request->bytes = (size_t)(tensor->numel * tutti_dtype_bytes(tensor->dtype));
+        request->bytes = op_tensor_bytes(tensor);
     }
     return op->kind == TUTTI_SEND ? entry->backend->send(entry->state, request)
                                   : entry->backend->recv(entry->state, request);

@@ -42,7 +42,7 @@ void message_memo_fill(struct tutti_group *group, int32_t given, const tutti_op 
 {
     struct message_memo *memo = message_memo_of(group, op->kind);
     const tutti_tensor *tensor = op->kind == TUTTI_SEND ? op->in : op->out;
-    size_t bytes = (size_t)(tensor->numel * tutti_dtype_bytes(tensor->dtype));
+    size_t bytes = op_tensor_bytes(tensor);
     memo->entry = entry;
     memo->tensor = *tensor;
     memo->given = given;

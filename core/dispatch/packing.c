@@ -3,13 +3,8 @@
 #include <stdlib.h>
 #include <tutti/tutti.h>
 
-#include "base/dtype.h"
+#include "op/op.h"
 #include "state/work_state.h"
-
-static size_t bytes_of(const tutti_tensor *tensor)
-{
-    return (size_t)(tensor->numel * tutti_dtype_bytes(tensor->dtype));
-}
 
 struct packing *packing_new(int n, size_t bytes)
 {
@@ -21,6 +16,7 @@ struct packing *packing_new(int n, size_t bytes)
         return NULL;
     }
     packing->memory = memory;
+    packing->most = n;
     packing->touches = (tutti_op){.in = packing->tensors, .out = packing->tensors + n};
     return packing;
 }
@@ -29,7 +25,7 @@ void packing_add(struct packing *packing, const tutti_op *op, bool is_source)
 {
     tutti_op *touches = &packing->touches;
     packing->tensors[touches->n_in++] = op->n_in > 0 ? op->in[0] : op->out[0];
-    if (!is_source) packing->tensors[touches->out - packing->tensors + touches->n_out++] = op->out[0];
+    if (!is_source) packing->tensors[packing->most + touches->n_out++] = op->out[0];
 }
 
 void packing_fill(const struct packing *packing)
@@ -38,8 +34,8 @@ void packing_fill(const struct packing *packing)
     char *to = packing->memory;
     for (int i = 0; i < packing->touches.n_in; i++) {
         const tutti_tensor *from = &packing->touches.in[i];
-        tutti_copy(to, from->data, bytes_of(from));
-        to += bytes_of(from);
+        tutti_copy(to, from->data, op_tensor_bytes(from));
+        to += op_tensor_bytes(from);
     }
 }
 
@@ -57,8 +53,8 @@ void packing_unpack(struct tutti_work *work, int status)
     const char *from = packing->memory;
     for (int i = 0; i < packing->touches.n_out && status == TUTTI_OK; i++) {
         const tutti_tensor *to = &packing->touches.out[i];
-        tutti_copy(to->data, from, bytes_of(to));
-        from += bytes_of(to);
+        tutti_copy(to->data, from, op_tensor_bytes(to));
+        from += op_tensor_bytes(to);
     }
     packing_free(packing);
     work->packing = NULL;

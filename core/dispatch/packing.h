@@ -10,6 +10,7 @@ struct tutti_work;
 struct packing {
     char *memory;     /* the tensors of the small operations, side by side */
     tutti_op touches; /* what they read and write, for hazards.c: only its tensors are valid */
+    int most;         /* the inputs come first in `tensors`, and the outputs behind the space for so many */
     tutti_tensor tensors[];
 };
 

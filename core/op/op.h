@@ -12,10 +12,15 @@ struct op_span {
     uintptr_t begin, end; /* addresses */
 };
 
+static inline size_t op_tensor_bytes(const tutti_tensor *tensor)
+{
+    return (size_t)(tensor->numel * tutti_dtype_bytes(tensor->dtype));
+}
+
 static inline struct op_span op_span_of(const tutti_tensor *tensor)
 {
     uintptr_t begin = (uintptr_t)tensor->data;
-    return (struct op_span){begin, begin + (uintptr_t)(tensor->numel * tutti_dtype_bytes(tensor->dtype))};
+    return (struct op_span){begin, begin + op_tensor_bytes(tensor)};
 }
 
 /* Returns the range from the lower begin to the higher end.  Empty ranges are ignored. */
