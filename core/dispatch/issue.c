@@ -40,11 +40,7 @@ void issue_enlist(struct tutti_work *work)
 
 void issue_undo(struct tutti_work *work)
 {
-    struct engine *engine = work->engine;
-    TAILQ_REMOVE(&engine->active, work, link);
-    TAILQ_REMOVE(&work->group->works, work, group_link);
-    if (work->enlisted) work->group->n_enlisted--;
-    if (work->async) engine_count_async(engine, -1);
+    work_delist(work);
     record_undo(group_record(work->group, work->op.sequence), work->record);
     packing_free(work->packing);
     work->references = 1;

@@ -221,6 +221,16 @@ __attribute__((noinline)) static void end_parts(struct tutti_work *work, int sta
     work_dequeue(work);
 }
 
+void work_delist(struct tutti_work *work)
+{
+    struct engine *engine = work->engine;
+    TAILQ_REMOVE(&engine->active, work, link);
+    TAILQ_REMOVE(&work->group->works, work, group_link);
+    if (work->enlisted) work->group->n_enlisted--;
+    if (!work->started) engine->n_blocked--;
+    if (work->async) engine_count_async(engine, -1);
+}
+
 void work_end(struct tutti_work *work, int status, const char *text)
 {
     struct engine *engine = work->engine;
@@ -233,11 +243,7 @@ void work_end(struct tutti_work *work, int status, const char *text)
     record_end(group_record(group, work->op.sequence), work->record, status, work->start_ns > 0 ? engine->now_ns : 0);
     if (status == TUTTI_OK) work_report_message(&work->outs, &work->found);
     if (!work->is_plain || status != TUTTI_OK) end_parts(work, status, text);
-    TAILQ_REMOVE(&engine->active, work, link);
-    TAILQ_REMOVE(&group->works, work, group_link);
-    if (work->enlisted) group->n_enlisted--;
-    if (!work->started) engine->n_blocked--;
-    if (work->async) engine_count_async(engine, -1);
+    work_delist(work);
     /* release: see work_ended */
     atomic_store_explicit(&work->ended, true, memory_order_release);
     /* After `ended`, because the woken thread reads the status without the lock. */

@@ -46,6 +46,9 @@ void work_dequeue(struct tutti_work *work);
 /* Runs one turn of the work's plan: issues messages that may go, runs one local step, ends the work if all are done. */
 void work_run(struct tutti_work *work);
 
+/* Takes the work off the lists and counts of works under way.  Only a blocked one has not started. */
+void work_delist(struct tutti_work *work);
+
 /* Ends the work.  Copies text; if it is NULL, an error takes the thread's error text. */
 void work_end(struct tutti_work *work, int status, const char *text);
 
