@@ -17,8 +17,8 @@ void hazards_enlist(struct tutti_work *work);
 /* True if work, the latest of its group or a blocked one, must wait. */
 bool hazards_must_wait(const struct tutti_work *work);
 
-/* True if work, which must wait, makes all later ones of its group wait that may go to the same backend.  There may be
- * thousands, of which none need be looked at before it has started. */
+/* True if work, which must wait, holds back the later ones of its group that may go to the same backend.  A search for
+ * works that may start ends there, as there may be thousands. */
 bool hazards_hold_others(const struct tutti_work *work);
 
 /* True if two operations must not overlap in time because of the memory they use. */

@@ -45,7 +45,7 @@ struct engine_event {
  * held. */
 struct engine_hooks {
     const tutti_host *host; /* the services passed to backends */
-    /* Ends operations whose deadline has passed, if one is due.  Returns when the next check is. */
+    /* Ends operations whose deadline has passed.  Returns when the next check is due; one before that does little. */
     int64_t (*check_deadlines)(struct engine *engine, int64_t now);
     /* Dispatches works that waited for the memory of an earlier one. */
     void (*dispatch_unblocked)(struct tutti_group *first);

@@ -105,7 +105,7 @@ static void test_coalesced_unlike(void **state)
     each_size(coalesced_unlike);
 }
 
-static int sum_twice(tutti_group *group, int32_t *x, int32_t *y)
+static int sum_both(tutti_group *group, int32_t *x, int32_t *y)
 {
     EXPECT(tutti_all_reduce(tutti_view(x, 3), TUTTI_SUM, tutti_with(.group = group)) == TUTTI_OK);
     EXPECT(tutti_all_reduce(tutti_view(y, 3), TUTTI_SUM, tutti_with(.group = group)) == TUTTI_OK);
@@ -122,10 +122,10 @@ static int coalesced_in_order(tutti_group *group, int rank, int size, void *argu
     if (rank == size - 1) usleep(50000); /* the first operation is under way when the others are issued */
     EXPECT(tutti_all_reduce(tutti_view(x, 3), TUTTI_SUM, tutti_with(.group = group, .async_op = &before)) == TUTTI_OK);
     EXPECT(tutti_coalesce_begin(group) == TUTTI_OK);
-    EXPECT(sum_twice(group, x, y) == 0);
+    EXPECT(sum_both(group, x, y) == 0);
     EXPECT(tutti_scan(tutti_view(x, 3), TUTTI_SUM, tutti_with(.group = group)) == TUTTI_OK); /* times rank + 1 */
     EXPECT(tutti_broadcast(tutti_view(x, 3), size - 1, tutti_with(.group = group)) == TUTTI_OK);
-    EXPECT(sum_twice(group, x, y) == 0);
+    EXPECT(sum_both(group, x, y) == 0);
     EXPECT(tutti_coalesce_end(group, &range) == TUTTI_OK);
     EXPECT(tutti_all_reduce(tutti_view(x, 3), TUTTI_SUM, tutti_with(.group = group, .async_op = &behind)) == TUTTI_OK);
     EXPECT(tutti_wait(&behind, TUTTI_DEFAULT_TIMEOUT) == TUTTI_OK);

@@ -185,11 +185,17 @@ static int larger(int a, int b)
     return a > b ? a : b;
 }
 
+/* Returns the calls of a span of the best way.  A sixteenth of them may be timed. */
+static int steady_span(int shortest)
+{
+    return larger(REPAY * shortest, CHOICE_STEADY);
+}
+
 /* Returns the calls of the best way that repay a span of another one.  A way that is as fast has cost nothing.
  * A longer span would rely on a single measurement. */
 static int span_of_best(uint64_t ns, uint64_t best_ns, int shortest)
 {
-    int least = 2 * shortest, most = larger(REPAY * shortest, CHOICE_STEADY);
+    int least = 2 * shortest, most = steady_span(shortest);
     if (best_ns == 0 || ns <= best_ns) return least;
     uint64_t calls = (ns - best_ns) * (uint64_t)shortest * REPAY / best_ns;
     return calls < (uint64_t)least ? least : calls > (uint64_t)most ? most : (int)calls;
@@ -215,8 +221,7 @@ int choice_end_span(struct choice *choice, unsigned ways, int shortest)
         if (other < 0) other = find_trial(choice, ways, best);
         if (other != best && way != best) other = -1; /* the others take a small part of the calls */
         choice->way = (uint8_t)(other < 0 ? best : other);
-        if (other < 0)
-            length = open < 0 ? larger(REPAY * shortest, CHOICE_STEADY) : span_of_best(ns, choice->ns[best], shortest);
+        if (other < 0) length = open < 0 ? steady_span(shortest) : span_of_best(ns, choice->ns[best], shortest);
     }
     choice->calls += (uint64_t)length;
     return length;
