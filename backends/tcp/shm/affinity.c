@@ -12,8 +12,8 @@
  * balance.c.
  *
  * If every rank can have a core, two of them on one core cost far more than a move, and other processes may bring them
- * together again and again.  A rank that has polled in vain therefore publishes its core and leaves one that it shares,
- * at intervals that stay short.
+ * together again and again.  A rank that has polled in vain, or woken another one, therefore publishes its core and
+ * leaves one that it shares, at intervals that stay short.  If it may not leave, it yields, so that the other one can.
  */
 #include <sched.h>
 
@@ -66,15 +66,16 @@ static bool find_preferred(struct shm *shm, cpu_set_t *mask)
     return true;
 }
 
-/* Moves to the preferred core, at most once an interval. */
-static void go_back(struct shm *shm, int own, int64_t most_ns)
+/* Moves to the preferred core, at most once an interval.  Returns true if it has moved. */
+static bool go_back(struct shm *shm, int own, int64_t most_ns)
 {
     cpu_set_t mask;
-    if (own == shm->preferred_core || !find_preferred(shm, &mask)) return;
+    if (own == shm->preferred_core || !find_preferred(shm, &mask)) return false;
     int64_t now = shm->config.host->now_ns();
-    if (own == shm->preferred_core || now < shm->migrate_ns) return;
+    if (own == shm->preferred_core || now < shm->migrate_ns) return false;
     move_to(shm->preferred_core, &mask);
     back_off(shm, now, most_ns);
+    return true;
 }
 
 /* Publishes this rank's core, and returns its number plus 1, or 0 if it is unknown.  relaxed: only a hint */
@@ -129,5 +130,7 @@ void shm_affinity_restore(struct shm *shm)
 void shm_affinity_spread(struct shm *shm)
 {
     uint32_t core = publish_core(shm);
-    if (core != 0 && count_others(shm, core) > 0) go_back(shm, (int)core - 1, SPREAD_GAP_MAX_NS);
+    if (core == 0 || count_others(shm, core) == 0) return;
+    shm_settle(shm); /* the core goes to another rank for a while */
+    if (!go_back(shm, (int)core - 1, SPREAD_GAP_MAX_NS)) sched_yield();
 }

@@ -61,7 +61,7 @@ struct shm_rank {
     _Alignas(SHM_LINE) _Atomic uint64_t asleep;
     _Alignas(SHM_LINE) int32_t pid; /* in the rank's own pid namespace */
     cpu_set_t cores;                /* the rank's affinity mask */
-    _Atomic uint32_t core;          /* where it ran when it last waited in vain; the number of a core plus 1 */
+    _Atomic uint32_t core;          /* where it last polled in vain or woke a rank: a core's number plus 1 */
     _Atomic uint32_t prefers, load; /* the number of its core plus 1, and its share of a core: see balance.c */
     _Atomic int64_t load_ns;        /* when it measured that */
     _Atomic int64_t moved_ns;       /* of the first rank: when a rank last left a core for the balance */
@@ -200,6 +200,7 @@ struct shm {
     bool armed, is_unsettled;
     int n_unsettled;                                    /* operations begun since */
     uint64_t unsettled[SHM_STORES][SHM_RANKS_MAX / 64]; /* bits of local ranks: see shm_settle */
+    bool has_rung;                                      /* it has woken a rank since it last made progress */
     bool has_lost;                                      /* at least one peer's link has ended */
     unsigned rounds;                                    /* progress calls, for periodic checks */
     int coll_refused; /* errno of a failed reservation of a collective segment, until reported */
@@ -323,7 +324,8 @@ enum { SHM_RESTORE_EVERY = 64 }; /* yields between two looks at the cores, if ra
 
 /* Moves this rank's thread back to its preferred core if it has been migrated, or to a core that carries less. */
 void shm_affinity_restore(struct shm *shm);
-/* Moves this rank to its preferred core if another rank shares its core, although each could have one. */
+/* Moves this rank to its preferred core if another rank shares its core, although each could have one.  If it is there
+ * or has moved a moment ago, it yields to the other one. */
 void shm_affinity_spread(struct shm *shm);
 
 /* ---- balance.c ------------------------------------------------------------------------------------------- */

@@ -199,6 +199,13 @@ static void look_at_cores(struct shm *shm)
         shm_affinity_spread(shm);
 }
 
+/* Looks at the cores after a wake-up too: the peer may have been woken on this one, and may always arrive first. */
+static void look_after_wake(struct shm *shm)
+{
+    shm->has_rung = false;
+    if (!shm->shares_cores) shm_affinity_spread(shm);
+}
+
 static int progress(struct transport *transport)
 {
     struct shm *shm = shm_of(transport);
@@ -207,6 +214,7 @@ static int progress(struct transport *transport)
     moved += shm_stream_progress(shm);
     shm_settle(shm);
     if (moved == 0) look_at_cores(shm);
+    if (shm->has_rung) look_after_wake(shm);
     return moved;
 }
 
