@@ -33,4 +33,7 @@ void options_parse(int argc, char **argv, struct options *options);
 /* Prints the message and ends the program with 2. */
 void __attribute__((noreturn, format(printf, 1, 2))) options_refuse(const char *format, ...);
 
+/* Makes the case of an operation and a size in bytes. */
+typedef struct bench_case bench_case_maker(const struct options *options, const struct bench_op *op, int64_t bytes);
+
 #endif

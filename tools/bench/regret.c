@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { ROUNDS = 5, TRIAL_ROUNDS = 2 };
+enum { ROUNDS = 5, TRIAL_ROUNDS = 2, CONTESTS = 3 };
 
 /* After the trial rounds, alternatives that take this many times the best one's time are dropped. */
 static const double hopeless = 2;
@@ -21,6 +21,7 @@ struct contest {
 };
 
 struct verdict {
+    char chosen[ALTERNATIVE_NAME_MAX];
     const char *best;
     double us, best_us, ratio; /* medians; the ratio is the median of the rounds' ratios */
     double low, high;          /* smallest and largest ratio of a round */
@@ -100,43 +101,63 @@ static void add(struct summary *summary, const struct bench_case *c, const struc
     snprintf(summary->worst_case, sizeof summary->worst_case, "%s of %lld bytes", c->op->name, (long long)c->bytes);
 }
 
-static void print_case(const struct options *options, const struct bench_case *c, const char *chosen,
-                       const struct verdict *verdict)
+static void print_case(const struct options *options, const struct bench_case *c, const struct verdict *verdict)
 {
     if (c->rank != 0) return;
     if (options->csv)
         fprintf(output_data(), "%s,%s,%d,%lld,%s,%.3f,%s,%.3f,%.3f,%.3f,%.3f\n", options->name, c->op->name, c->ranks,
-                (long long)c->bytes, chosen, verdict->us, verdict->best, verdict->best_us, verdict->ratio, verdict->low,
-                verdict->high);
+                (long long)c->bytes, verdict->chosen, verdict->us, verdict->best, verdict->best_us, verdict->ratio,
+                verdict->low, verdict->high);
     else
         printf("  %-19s %11lld  %-18s %10.2f  %-18s %10.2f %7.2f %7.2f %7.2f%s\n", c->op->name, (long long)c->bytes,
-               chosen, verdict->us, verdict->best, verdict->best_us, verdict->ratio, verdict->low, verdict->high,
-               verdict->low > 1 ? "  beyond" : "");
+               verdict->chosen, verdict->us, verdict->best, verdict->best_us, verdict->ratio, verdict->low,
+               verdict->high, verdict->low > 1 ? "  beyond" : "");
     fflush(options->csv ? output_data() : stdout);
 }
 
-/* Measures one case, if there is a choice. */
-static void regret_case(const struct options *options, struct bench_case *c, struct summary *summary, bool *right)
+/* Measures one case with new groups, and so with a new choice, but for messages.  Returns false if there is nothing to
+ * choose. */
+static bool hold_contest(const struct options *options, struct bench_case *c, struct verdict *verdict, bool *right)
 {
     char chosen[ALTERNATIVE_NAME_MAX];
-    if (!alternatives_taken(c, NULL, chosen)) return;
+    if (!alternatives_taken(c, NULL, chosen)) return false;
     struct alternatives list;
     alternatives_open(c, &list);
     /* The choice gets a group of its own too, because the world's also carries the barriers between measurements. */
-    struct contest contest = {.n = 1 + list.n, .name = {chosen}, .group = {alternatives_group(c, NULL)}};
+    struct contest contest = {.n = 1 + list.n, .group = {alternatives_group(c, NULL)}};
     for (int i = 0; i < list.n; i++) {
         contest.name[i + 1] = list.name[i];
         contest.group[i + 1] = list.group[i];
     }
-    if (list.n > 1) {
+    bool has_choice = list.n > 1;
+    if (has_choice) {
         run_rounds(options, c, &contest, right);
-        alternatives_taken(c, contest.group[0], chosen); /* a measured choice is known only now */
-        struct verdict verdict = judge(&contest);
-        add(summary, c, &verdict);
-        print_case(options, c, chosen, &verdict);
+        *verdict = judge(&contest);
+        alternatives_taken(c, contest.group[0], verdict->chosen); /* a measured choice is known only now */
     }
     TUTTI_CHECK(tutti_destroy_process_group(contest.group[0]));
     alternatives_close(&list);
+    return has_choice;
+}
+
+static int compare_verdicts(const void *a, const void *b)
+{
+    return compare(&((const struct verdict *)a)->ratio, &((const struct verdict *)b)->ratio);
+}
+
+/* Judges one case, if there is a choice.  One that was slower in all rounds is measured twice more, and the median
+ * counts: of many cases, one always meets a change of the machine, and the best of many alternatives was also lucky. */
+static void regret_case(const struct options *options, struct bench_case *c, struct summary *summary, bool *right)
+{
+    struct verdict verdicts[CONTESTS];
+    int n = 0;
+    do {
+        if (!hold_contest(options, c, &verdicts[n], right)) return;
+        n++;
+    } while (verdicts[0].low > 1 && n < CONTESTS);
+    qsort(verdicts, (size_t)n, sizeof *verdicts, compare_verdicts);
+    add(summary, c, &verdicts[n / 2]);
+    print_case(options, c, &verdicts[n / 2]);
 }
 
 static void print_head(const struct options *options)
@@ -146,9 +167,10 @@ static void print_head(const struct options *options)
     alternatives_world(world);
     printf(
         "# tutti %s: regret on %s(backend, ranks, hosts); times in us, the slowest rank's mean\n"
-        "# ratio: chosen / best, median of %d rounds, with the lowest and the highest; beyond: slower in all rounds\n"
+        "# ratio: chosen / best, median of %d rounds, with the lowest and the highest; beyond: slower in all rounds,\n"
+        "# and measured %d times, of which this is the median\n"
         "# %-19s %11s  %-18s %10s  %-18s %10s %7s %7s %7s\n",
-        tutti_version(), world, ROUNDS, "op", "bytes", "chosen", "us", "best", "us", "ratio", "low", "high");
+        tutti_version(), world, ROUNDS, CONTESTS, "op", "bytes", "chosen", "us", "best", "us", "ratio", "low", "high");
 }
 
 static void print_summary(const struct options *options, const struct summary *summary)
@@ -164,20 +186,29 @@ static void print_summary(const struct options *options, const struct summary *s
     printf("\n");
 }
 
-bool regret(const struct options *options,
-            struct bench_case (*make_case)(const struct options *options, const struct bench_op *op, int64_t bytes))
+/* Judges all sizes of one operation. */
+static void regret_op(const struct options *options, const struct bench_op *op, struct summary *summary,
+                      bench_case_maker *make_case, bool *right)
+{
+    for (int k = 0; k < (op->sized ? options->sizes : 1); k++) {
+        struct bench_case c = make_case(options, op, op->sized ? options->size[k] : 0);
+        regret_case(options, &c, summary, right);
+    }
+}
+
+/* Messages come first.  Alternatives of the other operations send messages too, in ways that a program would not, and
+ * the choice of a message's path remembers their times. */
+bool regret(const struct options *options, bench_case_maker *make_case)
 {
     struct summary summary = {0};
     bool right = true;
     print_head(options);
-    for (int i = 0; bench_ops[i].name; i++) {
-        const struct bench_op *op = &bench_ops[i];
-        if (!options->op[i] || op->kind < 0) continue;
-        for (int k = 0; k < (op->sized ? options->sizes : 1); k++) {
-            struct bench_case c = make_case(options, op, op->sized ? options->size[k] : 0);
-            regret_case(options, &c, &summary, &right);
+    for (int messages = 1; messages >= 0; messages--)
+        for (int i = 0; bench_ops[i].name; i++) {
+            const struct bench_op *op = &bench_ops[i];
+            if (options->op[i] && op->kind >= 0 && (op->kind == TUTTI_SEND) == messages)
+                regret_op(options, op, &summary, make_case, &right);
         }
-    }
     print_summary(options, &summary);
     return right;
 }

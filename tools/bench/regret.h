@@ -6,7 +6,6 @@
 
 /* Measures all cases.  Rank 0 prints a line for each that has a choice, and a summary.  Returns false if a result was
  * wrong. */
-bool regret(const struct options *options,
-            struct bench_case (*make_case)(const struct options *options, const struct bench_op *op, int64_t bytes));
+bool regret(const struct options *options, bench_case_maker *make_case);
 
 #endif

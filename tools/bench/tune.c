@@ -50,8 +50,7 @@ static int64_t between(int64_t low, int64_t high)
 
 /* Writes the rows of one operation. */
 static void tune_op(const struct options *options, const struct bench_op *op, const char *lead, FILE *rows,
-                    struct bench_case (*make_case)(const struct options *, const struct bench_op *, int64_t),
-                    bool *right)
+                    bench_case_maker *make_case, bool *right)
 {
     const char *before = NULL;
     int64_t last = 0;
@@ -121,8 +120,7 @@ static bool has_choice(tutti_kind kind)
     return tutti_explain(kind, 4, NULL, text, sizeof text) == TUTTI_OK && strstr(text, "\nalgorithm ") != NULL;
 }
 
-bool tune(const struct options *options,
-          struct bench_case (*make_case)(const struct options *options, const struct bench_op *op, int64_t bytes))
+bool tune(const struct options *options, bench_case_maker *make_case)
 {
     char lead[DESCRIPTION_MAX], *text = NULL;
     size_t bytes = 0;

@@ -6,7 +6,6 @@
 
 /* Measures all cases.  Rank 0 prints and writes the file, and keeps its rows for other backends, ranks and hosts.
  * Returns false if a result was wrong or the file was not written. */
-bool tune(const struct options *options,
-          struct bench_case (*make_case)(const struct options *options, const struct bench_op *op, int64_t bytes));
+bool tune(const struct options *options, bench_case_maker *make_case);
 
 #endif
