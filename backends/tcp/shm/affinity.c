@@ -132,5 +132,8 @@ void shm_affinity_spread(struct shm *shm)
     uint32_t core = publish_core(shm);
     if (core == 0 || count_others(shm, core) == 0) return;
     shm_settle(shm); /* the core goes to another rank for a while */
-    if (!go_back(shm, (int)core - 1, SPREAD_GAP_MAX_NS)) sched_yield();
+    if (go_back(shm, (int)core - 1, SPREAD_GAP_MAX_NS))
+        publish_core(shm);
+    else
+        sched_yield();
 }
