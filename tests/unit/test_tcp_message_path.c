@@ -169,14 +169,15 @@ static void test_not_blocked(void **state)
     assert_int_equal(count(100, 1 << 20, false, TRANSPORT_WRITE), 0);
 }
 
-/* Starts n rounds of 16 messages.  One that is copied takes its time at once, one that is read in the wait for all. */
-static int count_in_rounds(int n, size_t bytes, int path)
+/* Starts n rounds of 16 messages.  One that is copied takes its time at once, one that is read in the wait for all.
+ * The caller may be blocked on the last one. */
+static int count_in_rounds(int n, size_t bytes, bool blocked, int path)
 {
     int taken = 0;
     for (int i = 0; i < n; i++, shm.turns++) {
         int64_t wait_ns = 0;
         for (int k = 0; k < 16; k++) {
-            last = path_of(bytes, true, false);
+            last = path_of(bytes, true, blocked && k == 15);
             *(last == TRANSPORT_EAGER ? &clock_ns : &wait_ns) += path_ns[last];
             taken += last == path;
         }
@@ -190,11 +191,13 @@ static void test_rounds(void **state)
 {
     (void)state;
     for (int fastest = TRANSPORT_EAGER; fastest <= TRANSPORT_READ; fastest++) {
-        open_shm();
-        path_ns[TRANSPORT_EAGER] = path_ns[TRANSPORT_READ] = 12000;
-        path_ns[fastest] = 9000;
-        count_in_rounds(100, 40000, fastest);
-        assert_in_range(count_in_rounds(1000, 40000, fastest), 15500, 16000);
+        for (int blocked = 1; blocked >= 0; blocked--) {
+            open_shm();
+            path_ns[TRANSPORT_EAGER] = path_ns[TRANSPORT_READ] = path_ns[TRANSPORT_WRITE] = 12000;
+            path_ns[fastest] = 9000;
+            count_in_rounds(100, 40000, blocked, fastest);
+            assert_in_range(count_in_rounds(1000, 40000, blocked, fastest), 15500, 16000);
+        }
     }
     const char *text = shm_explain_message(&shm, 40000, NULL);
     assert_non_null(strstr(text, "measured: eager 12.0 us, read 9.0 us"));

@@ -112,9 +112,10 @@ static void count_message(struct shm *shm, struct shm_messages *messages, unsign
 {
     int shortest = choice_short_span(choice_class(bytes));
     if (messages->calls == 0) messages->end = (uint64_t)shortest;
-    if (blocked || messages->turn != shm->turns || messages->in_round == ROUND_MAX)
+    if (messages->waited || messages->turn != shm->turns || messages->in_round == ROUND_MAX)
         begin_round(shm, messages, paths, shortest);
     messages->turn = shm->turns;
+    messages->waited = blocked;
     messages->in_round++;
     messages->calls++;
 }
