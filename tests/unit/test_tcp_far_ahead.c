@@ -2,9 +2,17 @@
  * another one has yet to read, and none may wait for ever.  One thread drives the ranks, so every run is the same. */
 #include <unistd.h>
 
+#include "sanitizer.h"
 #include "unit/shm_ends.h"
 
-enum { SEEDS = 3, OPERATIONS = 10000, ROW = 500, HALVINGS = 12, IN_FLIGHT = COLL_RUN_AHEAD + 4, IDLE_TURNS = 20000 };
+enum {
+    SEEDS = SANITIZED ? 1 : 3,
+    OPERATIONS = 10000,
+    ROW = 500,
+    HALVINGS = 12,
+    IN_FLIGHT = COLL_RUN_AHEAD + 4,
+    IDLE_TURNS = 20000
+};
 
 /* An operation, which all ranks find by its number. */
 struct plan {
