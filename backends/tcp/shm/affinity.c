@@ -40,12 +40,23 @@ static bool all_awake(const struct shm *shm)
     return true;
 }
 
-static void move_to(int core, const cpu_set_t *mask)
+/* Publishes this rank's core, and returns its number plus 1, or 0 if it is unknown.  relaxed: only a hint */
+static uint32_t publish_core(struct shm *shm)
+{
+    uint32_t core = (uint32_t)(sched_getcpu() + 1);
+    struct shm_rank *rank = shm_rank_at(shm, shm->local_rank);
+    if (core != 0 && atomic_load_explicit(&rank->core, memory_order_relaxed) != core)
+        atomic_store_explicit(&rank->core, core, memory_order_relaxed);
+    return core;
+}
+
+static void move_to(struct shm *shm, int core, const cpu_set_t *mask)
 {
     cpu_set_t one;
     CPU_ZERO(&one);
     CPU_SET(core, &one);
     if (sched_setaffinity(0, sizeof one, &one) == 0) sched_setaffinity(0, sizeof *mask, mask);
+    publish_core(shm);
 }
 
 /* Doubles the interval until the next move, up to a limit, or resets it after a long stay. */
@@ -73,19 +84,9 @@ static bool go_back(struct shm *shm, int own, int64_t most_ns)
     if (own == shm->preferred_core || !find_preferred(shm, &mask)) return false;
     int64_t now = shm->config.host->now_ns();
     if (own == shm->preferred_core || now < shm->migrate_ns) return false;
-    move_to(shm->preferred_core, &mask);
+    move_to(shm, shm->preferred_core, &mask);
     back_off(shm, now, most_ns);
     return true;
-}
-
-/* Publishes this rank's core, and returns its number plus 1, or 0 if it is unknown.  relaxed: only a hint */
-static uint32_t publish_core(struct shm *shm)
-{
-    uint32_t core = (uint32_t)(sched_getcpu() + 1);
-    struct shm_rank *rank = shm_rank_at(shm, shm->local_rank);
-    if (core != 0 && atomic_load_explicit(&rank->core, memory_order_relaxed) != core)
-        atomic_store_explicit(&rank->core, core, memory_order_relaxed);
-    return core;
 }
 
 /* Returns how many other ranks that are awake were last seen on this core.  relaxed: only a hint */
@@ -110,8 +111,7 @@ static bool balance(struct shm *shm)
     if (core == shm->preferred_core) return false;
     shm->moved = core != home;
     shm->preferred_core = shm->balanced_core = core;
-    move_to(core, &mask);
-    publish_core(shm);
+    move_to(shm, core, &mask);
     return true;
 }
 
@@ -132,8 +132,5 @@ void shm_affinity_spread(struct shm *shm)
     uint32_t core = publish_core(shm);
     if (core == 0 || count_others(shm, core) == 0) return;
     shm_settle(shm); /* the core goes to another rank for a while */
-    if (go_back(shm, (int)core - 1, SPREAD_GAP_MAX_NS))
-        publish_core(shm);
-    else
-        sched_yield();
+    if (!go_back(shm, (int)core - 1, SPREAD_GAP_MAX_NS)) sched_yield();
 }

@@ -189,21 +189,17 @@ static bool cut(struct transport *transport, int32_t rank, struct transport_writ
 
 enum { SPREAD_EVERY = 16 }; /* idle rounds between looks at the cores */
 
-/* Looks at the cores now and then while nothing moves. */
-static void look_at_cores(struct shm *shm)
+/* Looks at the cores now and then while nothing moves, and after a wake-up: the peer may have been woken on this one,
+ * and may always arrive first. */
+static void look_at_cores(struct shm *shm, bool idle)
 {
-    shm->pauses++;
-    if (shm->shares_cores && shm->pauses % SHM_RESTORE_EVERY == 0)
-        shm_affinity_restore(shm);
-    else if (!shm->shares_cores && shm->pauses % SPREAD_EVERY == 0)
-        shm_affinity_spread(shm);
-}
-
-/* Looks at the cores after a wake-up too: the peer may have been woken on this one, and may always arrive first. */
-static void look_after_wake(struct shm *shm)
-{
+    bool has_rung = shm->has_rung;
     shm->has_rung = false;
-    if (!shm->shares_cores) shm_affinity_spread(shm);
+    if (idle) shm->pauses++;
+    if (!shm->shares_cores && (has_rung || shm->pauses % SPREAD_EVERY == 0))
+        shm_affinity_spread(shm);
+    else if (shm->shares_cores && idle && shm->pauses % SHM_RESTORE_EVERY == 0)
+        shm_affinity_restore(shm);
 }
 
 static int progress(struct transport *transport)
@@ -213,8 +209,7 @@ static int progress(struct transport *transport)
     int moved = shm_progress(shm);
     moved += shm_stream_progress(shm);
     shm_settle(shm);
-    if (moved == 0) look_at_cores(shm);
-    if (shm->has_rung) look_after_wake(shm);
+    if (moved == 0 || shm->has_rung) look_at_cores(shm, moved == 0);
     return moved;
 }
 
