@@ -1,5 +1,5 @@
-/* SANITIZED: true in a build with ASan or TSan.  These slow a program down so much that tests of many random cases run
- * fewer of them. */
+/* SANITIZED: true in a build with ASan or TSan.  These need memory and addresses of their own, and slow a program down
+ * so much that tests of many random cases run fewer of them. */
 #ifndef SANITIZER_H
 #define SANITIZER_H
 

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "procs.h"
+#include "sanitizer.h"
 #include "text.h"
 #include "tools/launch.h"
 #include "tools/trace_files.h"
@@ -344,9 +345,7 @@ static void test_loaded_tools(void **state)
 {
     (void)state;
     run_with("TUTTI_TOOL=" COUNT_TOOL, 2, NULL);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* their libraries must come first */
-    run_with("LD_PRELOAD=" COUNT_TOOL, 2, NULL);
-#endif
+    if (!SANITIZED) run_with("LD_PRELOAD=" COUNT_TOOL, 2, NULL); /* a sanitizer's library must come first */
     run_with("TUTTI_TOOL=/nonexistent.so:" COUNT_TOOL, 2, "/nonexistent.so cannot be read");
     run_with("TUTTI_TOOL=" TUTTI_BACKENDS_DIR "/libtutti_tcp.so", 0, "has no symbol tutti_tool_v1");
     run_with("TUTTI_TOOL=relative.so", 0, "is not an absolute path");
