@@ -8,8 +8,8 @@
 static _Thread_local char error_buffer[ERROR_TEXT_MAX];
 static _Thread_local unsigned error_n;
 
-/* Appends the descriptor limit to a message that quotes EMFILE.  Libraries report EMFILE in messages of their own. */
-static void append_limit(char text[ERROR_TEXT_MAX])
+/* Libraries report EMFILE in messages of their own. */
+void error_append_limit(char text[ERROR_TEXT_MAX])
 {
     struct rlimit limit;
     size_t used = strlen(text);
@@ -23,7 +23,7 @@ int error_vset(int status, const char *format, va_list args)
 {
     char text[ERROR_TEXT_MAX]; /* arguments may point into error_buffer */
     vsnprintf(text, sizeof text, format, args);
-    if (status < 0) append_limit(text);
+    if (status < 0) error_append_limit(text);
     memcpy(error_buffer, text, sizeof text);
     error_n++;
     return status;

@@ -152,5 +152,6 @@ void backend_events_failed(void *core, int status, const char *why)
     if (failed == NULL) return;
     *failed = (struct failed_event){.event.handle = handle_failed, .group = group, .status = status};
     snprintf(failed->why, sizeof failed->why, "%s", why);
+    error_append_limit(failed->why); /* here, as other ranks' limits may differ */
     engine_post(group->engine, &failed->event);
 }

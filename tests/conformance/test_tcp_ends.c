@@ -179,6 +179,53 @@ static void test_closing_after_failures(void **state)
     rank_run(unusual_closes, 1 + 1);
 }
 
+/* The requests of ranks 0 and 1 cross, so rank 1 closes its own and waits for that of rank 0.  The only descriptor of
+ * rank 1 then goes to rank 2, whose request came first. */
+static int crossed_without_descriptor(struct rank *self)
+{
+    static uint8_t data[4], in[4];
+    struct message m, answer;
+    CHECK(rank_open(self) == TUTTI_OK);
+    shared_store_barrier(self->shared, "open", self->rank, self->world);
+    if (self->rank == 1) {
+        int next = fcntl(0, F_DUPFD_CLOEXEC, 0); /* the lowest free number */
+        close(next);
+        struct rlimit limit = {(rlim_t)next + 1, (rlim_t)next + 1};
+        setrlimit(RLIMIT_NOFILE, &limit);
+        rank_send(self, &m, 0, 1, data, sizeof data, 0);
+        rank_recv(self, &answer, 0, 1, in, sizeof in, 0);
+    }
+    if (self->rank == 2) rank_send(self, &m, 1, 1, data, sizeof data, 0);
+    shared_store_barrier(self->shared, "first two", self->rank, self->world);
+    if (self->rank == 0) rank_send(self, &m, 1, 1, data, sizeof data, 0);
+    shared_store_barrier(self->shared, "all", self->rank, self->world);
+    if (self->rank == 1) {
+        rank_await(self, "refused", 0);
+        int64_t begin = monotonic_ns();
+        CHECK(rank_wait(self, &answer) == TUTTI_ERR_SYSTEM);
+        CHECK(strstr(answer.done.text, "no link to rank 0: cannot accept its connection: Too many open files") != NULL);
+        CHECK(self->notified.failed == TUTTI_ERR_SYSTEM && strcmp(self->notified.why, answer.done.text) == 0);
+        CHECK(self->notified.lost == 0 && monotonic_ns() - begin < INT64_C(10000000000));
+    } else {
+        if (self->rank == 0) rank_progress_ms(self, 300); /* refuses the request of rank 1 */
+        rank_report(self, "refused");
+        CHECK(rank_wait(self, &m) == TUTTI_OK || self->rank == 0);
+    }
+    rank_barrier(self, "end");
+    rank_close(self);
+    return 0;
+}
+
+static void test_no_descriptor_for_a_crossed_request(void **state)
+{
+    (void)state;
+    if (rank_is_rdm()) {
+        print_message("skipped: only connected endpoints accept connections\n");
+        skip();
+    }
+    rank_run(crossed_without_descriptor, 3);
+}
+
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
@@ -189,6 +236,7 @@ int main(int argc, char **argv)
     };
     static const struct CMUnitTest network_tests[] = {
         cmocka_unit_test(test_closing_after_failures),
+        cmocka_unit_test(test_no_descriptor_for_a_crossed_request),
     };
     return rank_tests_main(argc, argv,
                            &(struct rank_tests){.all = tests,

@@ -80,7 +80,8 @@ struct transport_events {
     void (*written)(void *user, uint64_t key); /* a part of a peer's write to key is complete */
     /* The memory of the write may be reused.  Its `bytes` are fewer than before if it was ended early. */
     void (*write_done)(void *user, struct transport_write *write);
-    void (*lost)(void *user, int32_t rank, const char *why); /* the link has ended and its writes are dropped */
+    /* The link has ended and its writes are dropped.  status: PEER_LOST, or SYSTEM if this rank could not make it. */
+    void (*lost)(void *user, int32_t rank, int status, const char *why);
 };
 
 /* Configures the transports of a group tree. */

@@ -8,23 +8,23 @@
 #include "portable/sockets.h"
 #include "tcp/net/fabric_impl.h"
 
-/* True if this process has almost no free descriptors.  A provider that fails releases its own descriptors first, so
- * the test asks for several. */
-static bool lacks_descriptors(void)
+enum { DESCRIPTORS = 8 };
+
+bool fabric_lacks_descriptors(int n)
 {
-    enum { ENOUGH = 8 };
-    int fd[ENOUGH], n = 0;
-    while (n < ENOUGH && (fd[n] = sockets_open(AF_UNIX, SOCK_DGRAM, true)) >= 0) n++;
-    bool lacks = n < ENOUGH && errno == EMFILE;
-    while (n > 0) close(fd[--n]);
+    int fd[DESCRIPTORS], got = 0;
+    while (got < n && (fd[got] = sockets_open(AF_UNIX, SOCK_DGRAM, true)) >= 0) got++;
+    bool lacks = got < n && errno == EMFILE;
+    while (got > 0) close(fd[--got]);
     return lacks;
 }
 
-/* Returns the error's text.  The provider reports EIO even if a system call failed for lack of a descriptor. */
+/* Returns the error's text.  The provider reports EIO even if a system call failed for lack of a descriptor.  It has
+ * released its own descriptors since, so there may be a few. */
 const char *fabric_reason(int error)
 {
     if (error < 0) error = -error;
-    return fabric_library.strerror(error == FI_EIO && lacks_descriptors() ? FI_EMFILE : error);
+    return fabric_library.strerror(error == FI_EIO && fabric_lacks_descriptors(DESCRIPTORS) ? FI_EMFILE : error);
 }
 
 int fabric_fail(struct fabric *fabric, const char *what, int error)

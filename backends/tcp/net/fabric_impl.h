@@ -163,6 +163,7 @@ struct fabric_link {
     struct peer_handshake handshake; /* the handshake that authenticated the link */
     char address_text[64];           /* the peer's address, for error messages */
     char why[160];                   /* the reason of a lost link */
+    bool is_own_fault;               /* it was lost because this rank could not make it */
     struct msg_link msg;
     struct rdm_link rdm;
 };
@@ -185,9 +186,11 @@ struct msg_fabric {
     struct wire_rails own;              /* addresses of the further listeners */
     struct wire_rails *peers;           /* by rank: addresses of the peer's further listeners, or NULL */
     int rails_connecting;               /* number of further connections with a deadline */
-    int eq_fd;
-    bool check_events; /* this rank has slept, so there may be events */
-    unsigned arms;     /* consecutive arms within a short time that led to no event */
+    int eq_fd, listener_fd;             /* the latter of the first interface, or -1 */
+    int64_t accept_checked_ns;
+    int accept_failures; /* consecutive checks at which a connection could not be accepted */
+    bool check_events;   /* this rank has slept, so there may be events */
+    unsigned arms;       /* consecutive arms within a short time that led to no event */
     int64_t armed_ns;
     struct fabric_unauthenticated unauthenticated;
     int64_t silence_checked_ns;
@@ -295,6 +298,7 @@ struct fabric {
 
 /* fabric.c */
 const char *fabric_reason(int error); /* returns the text of the provider's error */
+bool fabric_lacks_descriptors(int n); /* true if this process cannot open n more, 8 at most */
 int fabric_fail(struct fabric *fabric, const char *what, int error);
 void fabric_close_fid(struct fid *fid);
 #define FABRIC_CLOSE(object) fabric_close_fid((object) != NULL ? &(object)->fid : NULL)
@@ -331,6 +335,8 @@ void fabric_init_rail(struct fabric_link *link, struct msg_rail *rail, int index
 void fabric_set_state(struct fabric_link *link, enum fabric_state state);
 bool fabric_is_connecting(const struct fabric_link *link);
 void fabric_fail_connecting(struct fabric_link *link, const char *what);
+/* Fails a link because this rank cannot accept the peer's connection. */
+void fabric_fail_accepting(struct fabric_link *link, const char *reason);
 
 /* fabric_measure.c */
 void fabric_handle_probe(struct fabric *fabric, const struct transport_header *header);
@@ -372,7 +378,10 @@ int fabric_queue(struct fabric_link *link, const void *header, size_t header_byt
 void fabric_free_buffers(struct fabric_buffers *buffers);
 
 /* fabric_socket.c: finds and tunes the provider's sockets, which the provider does not expose */
-void fabric_tune_listener(const struct fabric *fabric, const struct sockaddr_storage *own);
+/* Returns the listener's descriptor, or -1 if it is not found. */
+int fabric_tune_listener(const struct fabric *fabric, const struct sockaddr_storage *own);
+/* True if a connection waits at the listener and no descriptor is free for it.  The provider does not report this. */
+bool fabric_cannot_accept(const struct fabric *fabric);
 void fabric_tune_rail(struct fabric_link *link, struct msg_rail *rail);
 /* Limits the data that wait in the kernel, so that the rails share pieces by their speed. */
 void fabric_limit_unsent(const struct msg_rail *rail);

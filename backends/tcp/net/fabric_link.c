@@ -93,7 +93,9 @@ void fabric_drop(struct fabric *fabric, int32_t rank, const char *why, bool noti
     struct transport_write *write;
     while ((write = TAILQ_FIRST(&link->writes)) != NULL) fabric_unqueue(link, write);
     for (; (write = TAILQ_FIRST(&link->cut)) != NULL; fabric->cuts--) TAILQ_REMOVE(&link->cut, write, entry);
-    if (notify && !fabric->closing) fabric->config.events->lost(fabric->config.user, rank, link->why);
+    if (notify && !fabric->closing)
+        fabric->config.events->lost(fabric->config.user, rank,
+                                    link->is_own_fault ? TUTTI_ERR_SYSTEM : TUTTI_ERR_PEER_LOST, link->why);
 }
 
 int fabric_try_to_connect(struct fabric *fabric, int32_t rank)
@@ -104,16 +106,29 @@ int fabric_try_to_connect(struct fabric *fabric, int32_t rank)
     return status;
 }
 
+static bool end_trial(struct fabric_link *link)
+{
+    if (!link->is_trial || !fabric_is_connecting(link)) return false;
+    link->fabric->kind->end(link);
+    fabric_set_state(link, FABRIC_IDLE);
+    link->repeats = 0;
+    return true;
+}
+
 void fabric_fail_connecting(struct fabric_link *link, const char *what)
 {
     char why[160];
-    if (link->is_trial && fabric_is_connecting(link)) {
-        link->fabric->kind->end(link);
-        fabric_set_state(link, FABRIC_IDLE);
-        link->repeats = 0;
-        return;
-    }
+    if (end_trial(link)) return;
     snprintf(why, sizeof why, "%s at %s", what, link->address_text);
+    fabric_drop(link->fabric, link->rank, why, true);
+}
+
+void fabric_fail_accepting(struct fabric_link *link, const char *reason)
+{
+    char why[160];
+    if (end_trial(link)) return;
+    snprintf(why, sizeof why, "cannot accept its connection: %s", reason);
+    link->is_own_fault = true;
     fabric_drop(link->fabric, link->rank, why, true);
 }
 

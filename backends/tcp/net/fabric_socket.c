@@ -114,15 +114,22 @@ static void tune_socket(const struct fabric *fabric, int fd)
     sockets_set_probes(fd, &probes);
 }
 
-void fabric_tune_listener(const struct fabric *fabric, const struct sockaddr_storage *own)
+int fabric_tune_listener(const struct fabric *fabric, const struct sockaddr_storage *own)
 {
     if (fabric->cq_fd >= 0) fcntl(fabric->cq_fd, F_SETFD, FD_CLOEXEC);
     int fd = find_socket(own, NULL);
-    if (fd < 0) return;
+    if (fd < 0) return -1;
     tune_socket(fabric, fd);
     /* Accepted sockets inherit the limit.  It is needed because the provider reads a request with blocking calls. */
     struct timeval limit = {0, REQUEST_MS * 1000};
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    return fd;
+}
+
+bool fabric_cannot_accept(const struct fabric *fabric)
+{
+    struct pollfd listener = {.fd = fabric->msg.listener_fd, .events = POLLIN};
+    return poll(&listener, 1, 0) > 0 && (listener.revents & POLLIN) && fabric_lacks_descriptors(1);
 }
 
 bool fabric_own_name(struct fid *fid, struct sockaddr_storage *own)

@@ -106,7 +106,8 @@ static int listen_on(struct fabric *fabric, int i, struct wire_address *address)
                                           "cannot listen on %s: %s (TUTTI_IFACE chooses the interface)",
                                           fabric->rails.own[i].text, fabric_reason(status));
     fabric_from_sockaddr(&own, address);
-    fabric_tune_listener(fabric, &own);
+    int fd = fabric_tune_listener(fabric, &own);
+    if (i == 0) fabric->msg.listener_fd = fd;
     return TUTTI_OK;
 }
 
@@ -137,8 +138,7 @@ static void accept_request(struct fabric_link *link, struct fi_info *info, struc
     int status = msg_make_endpoint(link, info, &link->msg.first.ep);
     if (status != 0) {
         fi_reject(fabric->msg.pep[0], info->handle, NULL, 0);
-        TUTTI_LOG_AS(fabric->config.host, "net", 1, "tcp: cannot accept the connection of rank %d: %s", link->rank,
-                     fabric_library.strerror(-status));
+        fabric_fail_accepting(link, fabric_reason(status));
         return;
     }
     struct wire_address from = {.family = fabric->address.family};
@@ -321,10 +321,27 @@ static bool may_wait_on(struct fabric_link *link, int64_t now)
     return true;
 }
 
+/* Fails the links that wait for a connection for which this process has no descriptor.  Two checks must find that, as
+ * the program may be about to close some. */
+static void check_waiting(struct fabric *fabric, int64_t now)
+{
+    enum { CHECK_MS = 1000 };
+    struct fabric_link *link;
+    if (now - fabric->msg.accept_checked_ns < (int64_t)CHECK_MS * 1000000) return;
+    fabric->msg.accept_checked_ns = now;
+    fabric->msg.accept_failures = fabric_cannot_accept(fabric) ? fabric->msg.accept_failures + 1 : 0;
+    if (fabric->msg.accept_failures < 2) return;
+    STAILQ_FOREACH(link, &fabric->all_links, entry)
+    {
+        if (link->state == FABRIC_WAITING) fabric_fail_accepting(link, fabric_library.strerror(FI_EMFILE));
+    }
+}
+
 void msg_check_deadlines(struct fabric *fabric)
 {
     int64_t now = fabric->config.host->now_ns();
     struct fabric_link *link;
+    check_waiting(fabric, now);
     STAILQ_FOREACH(link, &fabric->all_links, entry)
     {
         if (fabric_is_connecting(link) && now > link->deadline_ns && !may_wait_on(link, now))

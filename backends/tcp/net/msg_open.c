@@ -29,6 +29,7 @@ int msg_open(struct fabric *fabric)
     struct fi_eq_attr eq = {.wait_obj = FI_WAIT_FD};
     struct fi_cq_attr cq = {.size = 4096, .format = FI_CQ_FORMAT_DATA, .wait_obj = FI_WAIT_FD};
     int status;
+    fabric->msg.listener_fd = -1;
     if ((status = fi_eq_open(fabric->fabric, &eq, &fabric->msg.eq, NULL)) != 0)
         return fabric_fail(fabric, "fi_eq_open", status);
     if ((status = fi_domain(fabric->fabric, fabric->info, &fabric->domain, NULL)) != 0)
