@@ -124,7 +124,7 @@ hierarchy_bytes() {
 # is sent before and after them does not matter.
 count_bytes() {
     local before rounds=0 seconds
-    for ((seconds = 1; rounds < 16 && seconds < 64; seconds *= 2)); do
+    for ((seconds = 1; rounds < 6 && seconds < 64; seconds *= 2)); do
         jobs_clear
         before=$(in_host 0 cat /sys/class/net/eth0/statistics/tx_bytes)
         TUTTI_ALGO=$2 nodes 10.77.0.1 "$1" 1 "${loop[@]}" $seconds 30000 4194304
