@@ -127,7 +127,8 @@ enum transport_path {
 
 struct transport_ops {
     bool (*reaches)(const struct transport *transport, int32_t rank);
-    /* Starts a link to rank unless there is one.  Returns OK, or PEER_LOST with the reason as error text. */
+    /* Starts a link to rank unless there is one.  Returns OK, or with the reason as error text PEER_LOST, or SYSTEM if
+     * this rank cannot make it. */
     int (*connect)(struct transport *transport, int32_t rank);
     /* True if messages to rank leave at once. */
     bool (*is_up)(const struct transport *transport, int32_t rank);

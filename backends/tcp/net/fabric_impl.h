@@ -188,9 +188,9 @@ struct msg_fabric {
     int rails_connecting;               /* number of further connections with a deadline */
     int eq_fd, listener_fd;             /* the latter of the first interface, or -1 */
     int64_t accept_checked_ns;
-    int accept_failures; /* consecutive checks at which a connection could not be accepted */
-    bool check_events;   /* this rank has slept, so there may be events */
-    unsigned arms;       /* consecutive arms within a short time that led to no event */
+    bool accept_failed; /* at that check a connection could not be accepted */
+    bool check_events;  /* this rank has slept, so there may be events */
+    unsigned arms;      /* consecutive arms within a short time that led to no event */
     int64_t armed_ns;
     struct fabric_unauthenticated unauthenticated;
     int64_t silence_checked_ns;

@@ -79,6 +79,8 @@ int fabric_connect(struct fabric *fabric, int32_t rank)
         if (status != TUTTI_OK) return status;
     }
     if (link->state != FABRIC_LOST) return TUTTI_OK;
+    if (link->is_own_fault)
+        return fabric->config.host->error(TUTTI_ERR_SYSTEM, "no link to rank %d: %s", rank, link->why);
     return fabric->config.host->error(TUTTI_ERR_PEER_LOST, "rank %d is lost: %s", rank, link->why);
 }
 

@@ -321,16 +321,18 @@ static bool may_wait_on(struct fabric_link *link, int64_t now)
     return true;
 }
 
-/* Fails the links that wait for a connection for which this process has no descriptor.  Two checks must find that, as
- * the program may be about to close some. */
+/* Fails the links that wait for a connection for which this process has no descriptor.  Two checks in a row must find
+ * that, as the program may be about to close some. */
 static void check_waiting(struct fabric *fabric, int64_t now)
 {
     enum { CHECK_MS = 1000 };
     struct fabric_link *link;
-    if (now - fabric->msg.accept_checked_ns < (int64_t)CHECK_MS * 1000000) return;
+    int64_t since_ms = (now - fabric->msg.accept_checked_ns) / 1000000;
+    if (since_ms < CHECK_MS) return;
+    bool failed_before = fabric->msg.accept_failed && since_ms < 2 * CHECK_MS;
     fabric->msg.accept_checked_ns = now;
-    fabric->msg.accept_failures = fabric_cannot_accept(fabric) ? fabric->msg.accept_failures + 1 : 0;
-    if (fabric->msg.accept_failures < 2) return;
+    fabric->msg.accept_failed = fabric_cannot_accept(fabric);
+    if (!failed_before || !fabric->msg.accept_failed) return;
     STAILQ_FOREACH(link, &fabric->all_links, entry)
     {
         if (link->state == FABRIC_WAITING) fabric_fail_accepting(link, fabric_library.strerror(FI_EMFILE));
