@@ -239,6 +239,27 @@ static void test_follows_the_lower_rank(void **state)
     assert_non_null(strstr(shm_explain_message(&shm, BYTES, NULL), "as rank 0 does, which measures"));
 }
 
+/* Messages that follow count when the peer is sought that got the most. */
+static void test_explains_what_most_follow(void **state)
+{
+    enum { BYTES = 40000 };
+    (void)state;
+    open_shm();
+    struct shm_peer three[3] = {{.rank = 0}, {.rank = 1}, {.rank = 2}};
+    tutti_request request = {.bytes = BYTES};
+    shm.peer = three;
+    shm.n = 3;
+    shm.local_rank = 1;
+    for (int i = 0; i < 200; i++) shm_choose_path(&shm, 2, &request, true, false, NULL);
+    for (int i = 0; i < 300; i++) {
+        shm_hear_path(&shm, 0, BYTES, TRANSPORT_READ);
+        shm_choose_path(&shm, 0, &request, true, false, NULL);
+    }
+    assert_non_null(strstr(shm_explain_message(&shm, BYTES, NULL), "as rank 0 does, which measures"));
+    free(three[0].messages);
+    free(three[2].messages);
+}
+
 static void test_the_lower_rank_leads(void **state)
 {
     (void)state;
@@ -343,6 +364,7 @@ int main(void)
         cmocka_unit_test(test_the_lower_rank_leads),
         cmocka_unit_test(test_both_find_the_fastest),
         cmocka_unit_test(test_explains),
+        cmocka_unit_test(test_explains_what_most_follow),
         cmocka_unit_test(test_what_is_not_possible),
         cmocka_unit_test(test_named),
     };

@@ -102,6 +102,7 @@ static unsigned follow(struct shm_messages *messages, unsigned paths)
 {
     if (messages->follows == 0 || (messages->heard & paths) == 0) return 0;
     messages->follows--;
+    messages->followed++;
     messages->begin_ns = 0;
     messages->in_round = 0;
     return messages->heard;
@@ -153,8 +154,8 @@ static const char *describe_path(int path)
     return "fifo: copied through the FIFO of the receiver's ring";
 }
 
-/* Returns the peer that got the most messages of this size class; if none were counted, the one that got the most
- * copies and offers, or any peer. */
+/* Returns the peer that got the most messages of this size class; if none got one, the one that got the most copies and
+ * offers, or any peer. */
 static int find_busiest(const struct shm *shm, size_t bytes)
 {
     uint64_t most = 0, most_copies = 0;
@@ -169,9 +170,9 @@ static int find_busiest(const struct shm *shm, size_t bytes)
     for (int i = 0; i < shm->n; i++) {
         if (shm->peer[i].messages == NULL) continue;
         const struct shm_messages *messages = &shm->peer[i].messages[choice_class(bytes)];
-        uint64_t calls = messages->calls + (uint64_t)messages->follows;
-        if (calls > most) busiest = i;
-        if (calls > most) most = calls;
+        uint64_t sent = messages->calls + messages->followed;
+        if (sent > most) busiest = i;
+        if (sent > most) most = sent;
     }
     return busiest;
 }

@@ -115,11 +115,12 @@ struct shm_peer {
 /* Messages of one size class to a peer: see message_path.c. */
 struct shm_messages {
     struct choice measured;
-    uint64_t calls, end;   /* messages so far; the first one after the current span */
+    uint64_t calls, end;   /* messages so far that followed none of the peer; the first one after the current span */
     uint64_t turn;         /* the turn of the last one, */
     bool waited;           /* and whether its sender waited for it */
     int64_t begin_ns;      /* when the current round began, or 0 if it is not timed */
     int in_round, n_timed; /* messages in the current round, and timed rounds in the current span */
+    uint64_t followed;     /* the other messages so far */
     unsigned heard;        /* the path of the peer's last message, as a bit */
     int follows;           /* messages that may still follow that one */
 };
