@@ -9,13 +9,13 @@ static _Thread_local char error_buffer[ERROR_TEXT_MAX];
 static _Thread_local unsigned error_n;
 
 /* Libraries report EMFILE in messages of their own. */
-void error_append_limit(char text[ERROR_TEXT_MAX])
+void error_append_limit(char *text, size_t capacity)
 {
     struct rlimit limit;
     size_t used = strlen(text);
     if (strstr(text, strerror(EMFILE)) == NULL || strstr(text, "RLIMIT_NOFILE") != NULL) return;
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
-        snprintf(text + used, ERROR_TEXT_MAX - used, " (RLIMIT_NOFILE is %llu; raise it with `ulimit -n`)",
+        snprintf(text + used, capacity - used, " (RLIMIT_NOFILE is %llu; raise it with `ulimit -n`)",
                  (unsigned long long)limit.rlim_cur);
 }
 
@@ -23,7 +23,7 @@ int error_vset(int status, const char *format, va_list args)
 {
     char text[ERROR_TEXT_MAX]; /* arguments may point into error_buffer */
     vsnprintf(text, sizeof text, format, args);
-    if (status < 0) error_append_limit(text);
+    if (status < 0) error_append_limit(text, sizeof text);
     memcpy(error_buffer, text, sizeof text);
     error_n++;
     return status;

@@ -18,8 +18,9 @@ int error_errno(int status, const char *format, ...) __attribute__((format(print
 /* Puts text in front of the current message ("context: cause") and returns status. */
 int error_prefix(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Appends the descriptor limit to a text that quotes EMFILE.  error_set does so too. */
-void error_append_limit(char text[ERROR_TEXT_MAX]);
+/* Appends the descriptor limit to a text that quotes EMFILE, as error_set does.  For a text that other ranks may get,
+ * whose limits differ. */
+void error_append_limit(char *text, size_t capacity);
 
 /* Returns the calling thread's message; "" if nothing failed.  Valid until the thread's next failing call. */
 const char *error_text(void);

@@ -123,6 +123,7 @@ void backend_events_peer_lost(void *core, int32_t peer, bool left, const char *w
     *lost = (struct lost_event){
         .event.handle = handle_lost, .first = first, .peer = first->global_ranks[peer], .left = left};
     snprintf(lost->why, sizeof lost->why, "%s", why);
+    error_append_limit(lost->why, sizeof lost->why);
     engine_post(first->engine, &lost->event);
 }
 
@@ -152,6 +153,5 @@ void backend_events_failed(void *core, int status, const char *why)
     if (failed == NULL) return;
     *failed = (struct failed_event){.event.handle = handle_failed, .group = group, .status = status};
     snprintf(failed->why, sizeof failed->why, "%s", why);
-    error_append_limit(failed->why); /* here, as other ranks' limits may differ */
     engine_post(group->engine, &failed->event);
 }

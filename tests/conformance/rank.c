@@ -97,13 +97,6 @@ static void host_lost(void *core, int32_t peer, bool left, const char *why)
     snprintf(notified->why, sizeof notified->why, "%s", why);
 }
 
-static void host_failed(void *core, int status, const char *why)
-{
-    struct notified *notified = core;
-    notified->failed = status;
-    snprintf(notified->why, sizeof notified->why, "%s", why);
-}
-
 const tutti_host rank_host = {.abi = TUTTI_BACKEND_ABI,
                               .size = sizeof(tutti_host),
                               .complete = host_complete,
@@ -119,7 +112,6 @@ const tutti_host rank_host = {.abi = TUTTI_BACKEND_ABI,
                               .random = token_random,
                               .notified = host_notified,
                               .peer_lost = host_lost,
-                              .failed = host_failed,
                               .forked_gives_up = forked_gives_up,
                               .forked_forgets = forked_forgets,
                               .store_append = shared_store_append,

@@ -45,7 +45,7 @@ struct done {
 
 /* Reports of the plug-in about other ranks. */
 struct notified {
-    int messages, message_from, lost, lost_rank, failed; /* the last one: a status, or 0 */
+    int messages, message_from, lost, lost_rank;
     size_t message_bytes;
     bool left;
     uint8_t message[TUTTI_NOTIFY_MAX];

@@ -202,10 +202,11 @@ static int crossed_without_descriptor(struct rank *self)
     if (self->rank == 1) {
         rank_await(self, "refused", 0);
         int64_t begin = monotonic_ns();
-        CHECK(rank_wait(self, &answer) == TUTTI_ERR_SYSTEM);
-        CHECK(strstr(answer.done.text, "no link to rank 0: cannot accept its connection: Too many open files") != NULL);
-        CHECK(self->notified.failed == TUTTI_ERR_SYSTEM && strcmp(self->notified.why, answer.done.text) == 0);
-        CHECK(self->notified.lost == 0 && monotonic_ns() - begin < INT64_C(10000000000));
+        CHECK(rank_wait(self, &answer) == TUTTI_ERR_PEER_LOST);
+        const char *why = "rank 1 cannot accept the connection: Too many open files";
+        CHECK(strstr(answer.done.text, why) != NULL && strstr(self->notified.why, why) != NULL);
+        CHECK(self->notified.lost == 1 && self->notified.lost_rank == 0);
+        CHECK(monotonic_ns() - begin < INT64_C(10000000000));
     } else {
         if (self->rank == 0) rank_progress_ms(self, 300); /* refuses the request of rank 1 */
         rank_report(self, "refused");

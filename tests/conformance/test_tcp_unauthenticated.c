@@ -257,6 +257,51 @@ static void test_a_flood_before_the_first_link(void **state)
     rank_run(flooded, 2);
 }
 
+/* Strangers take all descriptors at once.  They are found and ended without a further one. */
+static int filled(struct rank *self)
+{
+    enum { CROWD = 20, FREE = 4 };
+    CHECK(rank_open(self) == TUTTI_OK);
+    uint8_t address[256], data[4] = {0};
+    struct message m;
+    if (self->rank == 0) {
+        int fd[CROWD];
+        CHECK(find_address(self, 1, address));
+        shared_store_barrier(self->shared, "limited", 0, 2);
+        for (int i = 0; i < CROWD; i++) fd[i] = connect_unauthenticated(address, NULL, 0);
+        shared_store_barrier(self->shared, "came", 0, 2);
+        rank_send(self, &m, 1, 1, data, sizeof data, 0);
+        CHECK(rank_wait(self, &m) == TUTTI_OK);
+        rank_barrier(self, "sent");
+        for (int i = 0; i < CROWD; i++) close(fd[i]);
+    } else {
+        int next = fcntl(0, F_DUPFD_CLOEXEC, 0); /* the lowest free number */
+        close(next);
+        struct rlimit limit = {(rlim_t)next + FREE, (rlim_t)next + FREE};
+        rank_progress(self); /* checks its descriptors, and then not for a second */
+        setrlimit(RLIMIT_NOFILE, &limit);
+        shared_store_barrier(self->shared, "limited", 1, 2);
+        shared_store_barrier(self->shared, "came", 1, 2);
+        rank_progress_ms(self, 200);
+        CHECK(fcntl(0, F_DUPFD_CLOEXEC, 0) < 0);
+        rank_recv(self, &m, TUTTI_ANY_SOURCE, 1, data, sizeof data, 0);
+        CHECK(rank_wait(self, &m) == TUTTI_OK);
+        rank_barrier(self, "sent");
+    }
+    rank_close(self);
+    return 0;
+}
+
+static void test_strangers_take_all_descriptors(void **state)
+{
+    (void)state;
+    if (rank_is_rdm()) {
+        print_message("skipped: the provider keeps its own connections\n");
+        skip();
+    }
+    rank_run(filled, 2);
+}
+
 static void test_a_crowd_at_the_listener(void **state)
 {
     (void)state;
@@ -277,6 +322,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_crowd_at_the_listener),
         cmocka_unit_test(test_a_rank_held_up_in_its_handshake),
         cmocka_unit_test(test_a_flood_before_the_first_link),
+        cmocka_unit_test(test_strangers_take_all_descriptors),
         cmocka_unit_test(test_wrong_secret),
     };
     return rank_tests_main(argc, argv,

@@ -20,9 +20,8 @@ static bool on_message(void *user, const struct transport *from, const struct tr
     return false; /* the ranks send no messages */
 }
 
-static void on_lost(void *user, int32_t rank, int status, const char *why)
+static void on_lost(void *user, int32_t rank, const char *why)
 {
-    (void)status;
     const struct group *self = user;
     self->host->peer_lost(self->core, rank, false, why);
 }

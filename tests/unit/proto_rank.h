@@ -76,7 +76,7 @@ static int record_message(struct transport *transport, int32_t rank, const struc
     last_sent = *header;
     if (!loses_sending) return TUTTI_OK;
     loses_sending = false;
-    proto_events.lost(protocol, rank, TUTTI_ERR_PEER_LOST, "no memory");
+    proto_events.lost(protocol, rank, "no memory");
     return TUTTI_ERR_NO_MEMORY;
 }
 
@@ -103,7 +103,7 @@ static bool unwrite(struct transport *transport, int32_t rank, struct transport_
     write->queued = false;
     if (!loses) return true;
     loses = false;
-    proto_events.lost(protocol, rank, TUTTI_ERR_PEER_LOST, "no memory");
+    proto_events.lost(protocol, rank, "no memory");
     return true;
 }
 

@@ -104,9 +104,8 @@ static bool on_message(void *user, const struct transport *from, const struct tr
     return true;
 }
 
-void ends_on_lost(void *user, int32_t rank, int status, const char *why)
+void ends_on_lost(void *user, int32_t rank, const char *why)
 {
-    (void)status;
     (void)rank;
     (void)why;
     ((struct end *)user)->wrong++;

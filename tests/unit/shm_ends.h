@@ -69,7 +69,7 @@ uint8_t ends_byte(uint64_t message, size_t i);
 size_t ends_bytes(uint64_t message);
 
 /* Counts a lost peer as wrong.  An event of a transport. */
-void ends_on_lost(void *user, int32_t rank, int status, const char *why);
+void ends_on_lost(void *user, int32_t rank, const char *why);
 
 /* True if the rank finds nothing to do as it goes to sleep.  It arms once: no sender's check may depend on a second
  * one.  colls may be NULL. */

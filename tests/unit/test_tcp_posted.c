@@ -43,9 +43,9 @@ static void test_posted_of_a_lost_rank(void **state)
     (void)state;
     open_rank(&proto, &group);
     post_all(&posted, &proto, &group);
-    proto_events.lost(&proto, 2, TUTTI_ERR_PEER_LOST, "it exited");
+    proto_events.lost(&proto, 2, "it exited");
     for (int i = 0; i < POSTED; i++) assert_int_equal(posted.ended[i], 0);
-    proto_events.lost(&proto, 1, TUTTI_ERR_PEER_LOST, "it exited");
+    proto_events.lost(&proto, 1, "it exited");
     for (int i = 0; i < POSTED; i++) {
         assert_int_equal(posted.ended[i], i == ANY ? 0 : TUTTI_ERR_PEER_LOST);
         assert_int_equal(proto_cancel(&group, &posted.request[i]), i == ANY ? TUTTI_OK : TUTTI_ERR_NOT_FOUND);

@@ -307,9 +307,8 @@ static bool on_endless_message(void *user, const struct transport *from, const s
     return true;
 }
 
-static void on_lost_one(void *user, int32_t rank, int status, const char *why)
+static void on_lost_one(void *user, int32_t rank, const char *why)
 {
-    (void)status;
     (void)rank;
     (void)why;
     ((struct end *)user)->lost++;

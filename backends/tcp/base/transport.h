@@ -80,8 +80,7 @@ struct transport_events {
     void (*written)(void *user, uint64_t key); /* a part of a peer's write to key is complete */
     /* The memory of the write may be reused.  Its `bytes` are fewer than before if it was ended early. */
     void (*write_done)(void *user, struct transport_write *write);
-    /* The link has ended and its writes are dropped.  status: PEER_LOST, or SYSTEM if this rank could not make it. */
-    void (*lost)(void *user, int32_t rank, int status, const char *why);
+    void (*lost)(void *user, int32_t rank, const char *why); /* the link has ended and its writes are dropped */
 };
 
 /* Configures the transports of a group tree. */
@@ -127,8 +126,7 @@ enum transport_path {
 
 struct transport_ops {
     bool (*reaches)(const struct transport *transport, int32_t rank);
-    /* Starts a link to rank unless there is one.  Returns OK, or with the reason as error text PEER_LOST, or SYSTEM if
-     * this rank cannot make it. */
+    /* Starts a link to rank unless there is one.  Returns OK, or PEER_LOST with the reason as error text. */
     int (*connect)(struct transport *transport, int32_t rank);
     /* True if messages to rank leave at once. */
     bool (*is_up)(const struct transport *transport, int32_t rank);

@@ -163,7 +163,6 @@ struct fabric_link {
     struct peer_handshake handshake; /* the handshake that authenticated the link */
     char address_text[64];           /* the peer's address, for error messages */
     char why[160];                   /* the reason of a lost link */
-    bool is_own_fault;               /* it was lost because this rank could not make it */
     struct msg_link msg;
     struct rdm_link rdm;
 };
@@ -188,9 +187,8 @@ struct msg_fabric {
     int rails_connecting;               /* number of further connections with a deadline */
     int eq_fd, listener_fd;             /* the latter of the first interface, or -1 */
     int64_t accept_checked_ns;
-    bool accept_failed; /* at that check a connection could not be accepted */
-    bool check_events;  /* this rank has slept, so there may be events */
-    unsigned arms;      /* consecutive arms within a short time that led to no event */
+    bool check_events; /* this rank has slept, so there may be events */
+    unsigned arms;     /* consecutive arms within a short time that led to no event */
     int64_t armed_ns;
     struct fabric_unauthenticated unauthenticated;
     int64_t silence_checked_ns;
@@ -335,8 +333,6 @@ void fabric_init_rail(struct fabric_link *link, struct msg_rail *rail, int index
 void fabric_set_state(struct fabric_link *link, enum fabric_state state);
 bool fabric_is_connecting(const struct fabric_link *link);
 void fabric_fail_connecting(struct fabric_link *link, const char *what);
-/* Fails a link because this rank cannot accept the peer's connection. */
-void fabric_fail_accepting(struct fabric_link *link, const char *reason);
 
 /* fabric_measure.c */
 void fabric_handle_probe(struct fabric *fabric, const struct transport_header *header);
@@ -382,6 +378,9 @@ void fabric_free_buffers(struct fabric_buffers *buffers);
 int fabric_tune_listener(const struct fabric *fabric, const struct sockaddr_storage *own);
 /* True if a connection waits at the listener and no descriptor is free for it.  The provider does not report this. */
 bool fabric_cannot_accept(const struct fabric *fabric);
+/* Calls visit for each open descriptor of the process, until it returns true. */
+typedef bool fabric_visit(void *user, int fd);
+void fabric_visit_descriptors(fabric_visit *visit, void *user);
 void fabric_tune_rail(struct fabric_link *link, struct msg_rail *rail);
 /* Limits the data that wait in the kernel, so that the rails share pieces by their speed. */
 void fabric_limit_unsent(const struct msg_rail *rail);

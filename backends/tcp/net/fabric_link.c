@@ -79,8 +79,6 @@ int fabric_connect(struct fabric *fabric, int32_t rank)
         if (status != TUTTI_OK) return status;
     }
     if (link->state != FABRIC_LOST) return TUTTI_OK;
-    if (link->is_own_fault)
-        return fabric->config.host->error(TUTTI_ERR_SYSTEM, "no link to rank %d: %s", rank, link->why);
     return fabric->config.host->error(TUTTI_ERR_PEER_LOST, "rank %d is lost: %s", rank, link->why);
 }
 
@@ -95,9 +93,7 @@ void fabric_drop(struct fabric *fabric, int32_t rank, const char *why, bool noti
     struct transport_write *write;
     while ((write = TAILQ_FIRST(&link->writes)) != NULL) fabric_unqueue(link, write);
     for (; (write = TAILQ_FIRST(&link->cut)) != NULL; fabric->cuts--) TAILQ_REMOVE(&link->cut, write, entry);
-    if (notify && !fabric->closing)
-        fabric->config.events->lost(fabric->config.user, rank,
-                                    link->is_own_fault ? TUTTI_ERR_SYSTEM : TUTTI_ERR_PEER_LOST, link->why);
+    if (notify && !fabric->closing) fabric->config.events->lost(fabric->config.user, rank, link->why);
 }
 
 int fabric_try_to_connect(struct fabric *fabric, int32_t rank)
@@ -108,29 +104,16 @@ int fabric_try_to_connect(struct fabric *fabric, int32_t rank)
     return status;
 }
 
-static bool end_trial(struct fabric_link *link)
-{
-    if (!link->is_trial || !fabric_is_connecting(link)) return false;
-    link->fabric->kind->end(link);
-    fabric_set_state(link, FABRIC_IDLE);
-    link->repeats = 0;
-    return true;
-}
-
 void fabric_fail_connecting(struct fabric_link *link, const char *what)
 {
     char why[160];
-    if (end_trial(link)) return;
+    if (link->is_trial && fabric_is_connecting(link)) {
+        link->fabric->kind->end(link);
+        fabric_set_state(link, FABRIC_IDLE);
+        link->repeats = 0;
+        return;
+    }
     snprintf(why, sizeof why, "%s at %s", what, link->address_text);
-    fabric_drop(link->fabric, link->rank, why, true);
-}
-
-void fabric_fail_accepting(struct fabric_link *link, const char *reason)
-{
-    char why[160];
-    if (end_trial(link)) return;
-    snprintf(why, sizeof why, "cannot accept its connection: %s", reason);
-    link->is_own_fault = true;
     fabric_drop(link->fabric, link->rank, why, true);
 }
 

@@ -16,6 +16,7 @@
 #include "tcp/net/fabric_impl.h"
 
 enum {
+    BATCH = 256,                    /* descriptors in one call of poll() */
     REQUEST_MS = 100,               /* maximum time for which an incomplete connection request blocks the process */
     LOCAL_BUFFER_BYTES = 200 << 10, /* send buffer within a host, so that data under way stay in the cache */
     UNSENT_BYTES = 256 << 10,       /* of each of several rails */
@@ -56,43 +57,61 @@ static bool is_socket(int fd, const struct sockaddr_storage *own, const struct s
            (getpeername(fd, (struct sockaddr *)&name, &bytes) == 0 && fabric_is_same_address(&name, peer));
 }
 
-enum { BATCH = 256 };
-
-static int find_in_batch(int first, int n, const struct sockaddr_storage *own, const struct sockaddr_storage *peer)
+/* Visits the open ones of n descriptors from `first` on.  Returns true if a visit did. */
+static bool visit_batch(int first, rlim_t n, fabric_visit *visit, void *user)
 {
     struct pollfd polled[BATCH];
-    for (int i = 0; i < n; i++) polled[i] = (struct pollfd){.fd = first + i};
-    if (poll(polled, (nfds_t)n, 0) < 0) return -1;
-    for (int i = 0; i < n; i++)
-        if (!(polled[i].revents & POLLNVAL) && is_socket(first + i, own, peer)) return first + i;
-    return -1;
+    for (int i = 0; i < (int)n; i++) polled[i] = (struct pollfd){.fd = first + i};
+    if (poll(polled, n, 0) < 0) return false;
+    for (int i = 0; i < (int)n; i++)
+        if (!(polled[i].revents & POLLNVAL) && visit(user, first + i)) return true;
+    return false;
 }
 
-/* Finds the socket where no folder lists descriptors: poll() reports which of many descriptors are open. */
-static int find_by_number(const struct sockaddr_storage *own, const struct sockaddr_storage *peer)
+/* Visits descriptors where no folder lists them: poll() reports which of many are open. */
+static void visit_by_number(fabric_visit *visit, void *user)
 {
     enum { MAX = 1 << 20 };
     struct rlimit limit = {0};
     getrlimit(RLIMIT_NOFILE, &limit);
-    int end = limit.rlim_cur < MAX ? (int)limit.rlim_cur : MAX, found = -1;
-    for (int first = 0; first < end && found < 0; first += BATCH)
-        found = find_in_batch(first, end - first < BATCH ? end - first : BATCH, own, peer);
-    return found;
+    rlim_t end = limit.rlim_cur < MAX ? limit.rlim_cur : MAX;
+    for (rlim_t first = 0; first < end; first += BATCH)
+        if (visit_batch((int)first, end - first < BATCH ? end - first : BATCH, visit, user)) return;
+}
+
+void fabric_visit_descriptors(fabric_visit *visit, void *user)
+{
+    DIR *folder = sockets_folder() != NULL ? opendir(sockets_folder()) : NULL;
+    if (folder == NULL) { /* there is none, or no descriptor is free */
+        visit_by_number(visit, user);
+        return;
+    }
+    struct dirent *entry;
+    while ((entry = readdir(folder)) != NULL) {
+        char *end;
+        long fd = strtol(entry->d_name, &end, 10);
+        if (end != entry->d_name && *end == '\0' && fd != dirfd(folder) && visit(user, (int)fd)) break;
+    }
+    closedir(folder);
+}
+
+struct wanted {
+    const struct sockaddr_storage *own, *peer;
+    int fd;
+};
+
+static bool is_wanted(void *user, int fd)
+{
+    struct wanted *wanted = user;
+    if (is_socket(fd, wanted->own, wanted->peer)) wanted->fd = fd;
+    return wanted->fd >= 0;
 }
 
 static int find_socket(const struct sockaddr_storage *own, const struct sockaddr_storage *peer)
 {
-    DIR *folder = sockets_folder() != NULL ? opendir(sockets_folder()) : NULL;
-    if (folder == NULL) return find_by_number(own, peer);
-    int found = -1;
-    struct dirent *entry;
-    while (found < 0 && (entry = readdir(folder)) != NULL) {
-        char *end;
-        long fd = strtol(entry->d_name, &end, 10);
-        if (end != entry->d_name && *end == '\0' && is_socket((int)fd, own, peer)) found = (int)fd;
-    }
-    closedir(folder);
-    return found;
+    struct wanted wanted = {own, peer, -1};
+    fabric_visit_descriptors(is_wanted, &wanted);
+    return wanted.fd;
 }
 
 static void set_option(int fd, int level, int name, int value)

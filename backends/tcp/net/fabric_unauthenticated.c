@@ -1,12 +1,10 @@
 /* Connections to the listener that have not authenticated.  The provider has no time limit for them, and each holds a
  * descriptor, so there must be few. */
-#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
-#include "portable/sockets.h"
 #include "tcp/net/fabric_impl.h"
 
 static bool is_accepting(const struct fabric *fabric)
@@ -78,6 +76,8 @@ static uint16_t unauthenticated_port(const struct fabric *fabric, const struct l
 
 /* Result of a scan of the process's descriptors. */
 struct scan {
+    const struct fabric *fabric;
+    const struct listeners *listeners;
     struct fabric_unauthenticated fresh;       /* connections not seen before */
     bool is_there[FABRIC_UNAUTHENTICATED_MAX]; /* by index of the connections seen before: true if still open */
     int n_descriptors, n_unauthenticated;
@@ -97,21 +97,13 @@ static void add_unauthenticated(const struct fabric_unauthenticated *before, int
     fresh->seen[fresh->n++].port = port;
 }
 
-static bool scan_descriptors(const struct fabric *fabric, const struct listeners *listeners, struct scan *scan)
+static bool scan_descriptor(void *user, int fd)
 {
-    DIR *folder = sockets_folder() != NULL ? opendir(sockets_folder()) : NULL;
-    if (folder == NULL) return false;
-    struct dirent *entry;
-    while ((entry = readdir(folder)) != NULL) {
-        char *end;
-        long fd = strtol(entry->d_name, &end, 10);
-        if (end == entry->d_name || *end != '\0') continue;
-        scan->n_descriptors++;
-        uint16_t port = unauthenticated_port(fabric, listeners, (int)fd);
-        if (port != 0) add_unauthenticated(&fabric->msg.unauthenticated, (int)fd, port, scan);
-    }
-    closedir(folder);
-    return true;
+    struct scan *scan = user;
+    scan->n_descriptors++;
+    uint16_t port = unauthenticated_port(scan->fabric, scan->listeners, fd);
+    if (port != 0) add_unauthenticated(&scan->fabric->msg.unauthenticated, fd, port, scan);
+    return false;
 }
 
 /* Returns the open connections, oldest first.  *n_old: how many of them were seen before. */
@@ -147,11 +139,12 @@ void fabric_end_unauthenticated(struct fabric *fabric, bool all)
 {
     enum { CHECK_MS = 1000 };
     struct fabric_unauthenticated *unauthenticated = &fabric->msg.unauthenticated;
-    struct scan scan = {.n_descriptors = 0};
     int64_t now = fabric->config.host->now_ns();
     if (!all && now - unauthenticated->checked_ns < (int64_t)CHECK_MS * 1000000) return;
     struct listeners listeners = find_listeners(fabric);
-    if (listeners.n == 0 || is_accepting(fabric) || !scan_descriptors(fabric, &listeners, &scan)) return;
+    if (listeners.n == 0 || is_accepting(fabric)) return;
+    struct scan scan = {.fabric = fabric, .listeners = &listeners};
+    fabric_visit_descriptors(scan_descriptor, &scan);
     int n_old = 0;
     *unauthenticated = sort_by_age(unauthenticated, &scan, &n_old);
     unauthenticated->checked_ns = now;

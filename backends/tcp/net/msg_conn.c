@@ -130,6 +130,15 @@ int msg_listen(struct fabric *fabric)
     return TUTTI_OK;
 }
 
+/* Fails a link because this rank cannot accept the peer's connection.  The reason names this rank. */
+static void fail_accepting(struct fabric_link *link, int error)
+{
+    char what[120];
+    snprintf(what, sizeof what, "rank %d cannot accept the connection: %s", link->fabric->config.rank,
+             fabric_reason(error));
+    fabric_fail_connecting(link, what);
+}
+
 static void accept_request(struct fabric_link *link, struct fi_info *info, struct peer_handshake *handshake)
 {
     struct fabric *fabric = link->fabric;
@@ -138,7 +147,11 @@ static void accept_request(struct fabric_link *link, struct fi_info *info, struc
     int status = msg_make_endpoint(link, info, &link->msg.first.ep);
     if (status != 0) {
         fi_reject(fabric->msg.pep[0], info->handle, NULL, 0);
-        fabric_fail_accepting(link, fabric_reason(status));
+        if (fabric_is_connecting(link))
+            fail_accepting(link, status);
+        else
+            TUTTI_LOG_AS(fabric->config.host, "net", 1, "tcp: cannot accept the connection of rank %d: %s", link->rank,
+                         fabric_reason(status));
         return;
     }
     struct wire_address from = {.family = fabric->address.family};
@@ -321,21 +334,24 @@ static bool may_wait_on(struct fabric_link *link, int64_t now)
     return true;
 }
 
-/* Fails the links that wait for a connection for which this process has no descriptor.  Two checks in a row must find
- * that, as the program may be about to close some. */
-static void check_waiting(struct fabric *fabric, int64_t now)
+/* True if the connection that the link waits for has come late, and this process has no descriptor for it. */
+static bool lacks_descriptor(const struct fabric_link *link, int64_t now)
+{
+    enum { LATE_MS = 2000 }; /* the program may be about to close some */
+    int64_t left_ms = (link->deadline_ns - now) / 1000000;
+    return link->state == FABRIC_WAITING && FABRIC_CONNECT_MS - left_ms >= LATE_MS &&
+           fabric_cannot_accept(link->fabric);
+}
+
+static void check_accepting(struct fabric *fabric, int64_t now)
 {
     enum { CHECK_MS = 1000 };
     struct fabric_link *link;
-    int64_t since_ms = (now - fabric->msg.accept_checked_ns) / 1000000;
-    if (since_ms < CHECK_MS) return;
-    bool failed_before = fabric->msg.accept_failed && since_ms < 2 * CHECK_MS;
+    if (now - fabric->msg.accept_checked_ns < (int64_t)CHECK_MS * 1000000) return;
     fabric->msg.accept_checked_ns = now;
-    fabric->msg.accept_failed = fabric_cannot_accept(fabric);
-    if (!failed_before || !fabric->msg.accept_failed) return;
     STAILQ_FOREACH(link, &fabric->all_links, entry)
     {
-        if (link->state == FABRIC_WAITING) fabric_fail_accepting(link, fabric_library.strerror(FI_EMFILE));
+        if (lacks_descriptor(link, now)) fail_accepting(link, FI_EMFILE);
     }
 }
 
@@ -343,7 +359,7 @@ void msg_check_deadlines(struct fabric *fabric)
 {
     int64_t now = fabric->config.host->now_ns();
     struct fabric_link *link;
-    check_waiting(fabric, now);
+    check_accepting(fabric, now);
     STAILQ_FOREACH(link, &fabric->all_links, entry)
     {
         if (fabric_is_connecting(link) && now > link->deadline_ns && !may_wait_on(link, now))

@@ -109,7 +109,6 @@ struct proto_arrival {
 struct proto_peer {
     struct transport *transport;
     bool is_connected;                   /* transport_ops.connect has succeeded and the link has not been lost since */
-    bool is_own_fault;                   /* the link was lost because this rank could not make it */
     bool left, said_bye;                 /* the peer has sent its BYE; this rank has sent its own */
     bool was_written;                    /* a write to the peer's memory was started */
     uint64_t eager_sent, eager_credited; /* cost of eager messages to the peer; of those known to be matched */

@@ -1,5 +1,4 @@
 /* Handles the events of transports: messages from peers, completed writes, and lost links. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -470,10 +469,9 @@ static void fail_posted(struct proto *proto, int32_t peer)
 }
 
 /* Keeps eager messages that arrived before the loss: they may still be received. */
-static void on_lost(void *user, int32_t peer, int status, const char *why)
+static void on_lost(void *user, int32_t peer, const char *why)
 {
     struct proto *proto = user;
-    proto->peer[peer].is_own_fault = status != TUTTI_ERR_PEER_LOST;
     proto->peer[peer].is_connected = false;
     forget_rendezvous(proto, &proto->messages, peer);
     forget_rendezvous(proto, &proto->grants, peer);
@@ -484,13 +482,7 @@ static void on_lost(void *user, int32_t peer, int status, const char *why)
         if (op->request != NULL && op->peer == peer) fail_lost(proto, op->request, peer);
     }
     fail_posted(proto, peer);
-    if (status == TUTTI_ERR_PEER_LOST) {
-        proto->host->peer_lost(proto->core, peer, proto->peer[peer].left, why);
-    } else {
-        char text[300];
-        snprintf(text, sizeof text, "no link to rank %d: %s", peer, why);
-        proto->host->failed(proto->core, status, text);
-    }
+    proto->host->peer_lost(proto->core, peer, proto->peer[peer].left, why);
 }
 
 const struct transport_events proto_events = {

@@ -80,8 +80,5 @@ int proto_fail_mismatch(struct proto *proto, tutti_request *request, const struc
 int proto_fail_lost(struct proto *proto, int32_t peer)
 {
     const char *why = proto_ops(proto, peer)->lost(proto->peer[peer].transport, peer);
-    if (why == NULL) why = "closed";
-    if (proto->peer[peer].is_own_fault)
-        return proto->host->error(TUTTI_ERR_SYSTEM, "no link to rank %d: %s", peer, why);
-    return proto->host->error(TUTTI_ERR_PEER_LOST, "rank %d is lost: %s", peer, why);
+    return proto->host->error(TUTTI_ERR_PEER_LOST, "rank %d is lost: %s", peer, why != NULL ? why : "closed");
 }

@@ -328,7 +328,7 @@ void shm_drop(struct shm *shm, int local_rank, const char *why, bool notify)
     if (peer->liveness_fd >= 0 && !shm_is_disowned(shm)) epoll_ctl(shm->watch, EPOLL_CTL_DEL, peer->liveness_fd, NULL);
     if (!notify) return;
     shm_stream_finish(shm, peer->rank);
-    shm->config.events->lost(shm->config.user, peer->rank, TUTTI_ERR_PEER_LOST, peer->why);
+    shm->config.events->lost(shm->config.user, peer->rank, peer->why);
 }
 
 static const char no_descriptors[] = "the program closed this process's descriptors";
