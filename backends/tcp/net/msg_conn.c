@@ -300,10 +300,30 @@ static void handle_event(struct fabric *fabric, uint32_t kind, const struct fi_e
     }
 }
 
+/* Looks now and then whether a connection waits for which this process has no descriptor.  It may come from any rank,
+ * or from a stranger.  A link that has waited for a connection for a while fails: it is most likely this one. */
+static void check_accepting(struct fabric *fabric)
+{
+    enum { CHECK_MS = 1000, LATE_MS = 2000 }; /* the program may be about to close some */
+    int64_t now = fabric->config.host->now_ns();
+    struct fabric_link *link;
+    if (now - fabric->msg.accept_checked_ns < (int64_t)CHECK_MS * 1000000) return;
+    fabric->msg.accept_checked_ns = now;
+    if (fabric->closing || !fabric_cannot_accept(fabric)) return;
+    TUTTI_LOG_AS(fabric->config.host, "net", 1,
+                 "tcp: a connection waits for which this process has no descriptor; raise `ulimit -n`");
+    STAILQ_FOREACH(link, &fabric->all_links, entry)
+    {
+        int64_t left_ms = (link->deadline_ns - now) / 1000000;
+        if (link->state == FABRIC_WAITING && FABRIC_CONNECT_MS - left_ms >= LATE_MS) fail_accepting(link, FI_EMFILE);
+    }
+}
+
 int msg_handle_events(struct fabric *fabric)
 {
     int handled = 0;
     fabric_end_unauthenticated(fabric, fabric->closing);
+    check_accepting(fabric);
     for (;;) {
         union event event;
         uint32_t kind = 0;
@@ -334,32 +354,10 @@ static bool may_wait_on(struct fabric_link *link, int64_t now)
     return true;
 }
 
-/* True if the connection that the link waits for has come late, and this process has no descriptor for it. */
-static bool lacks_descriptor(const struct fabric_link *link, int64_t now)
-{
-    enum { LATE_MS = 2000 }; /* the program may be about to close some */
-    int64_t left_ms = (link->deadline_ns - now) / 1000000;
-    return link->state == FABRIC_WAITING && FABRIC_CONNECT_MS - left_ms >= LATE_MS &&
-           fabric_cannot_accept(link->fabric);
-}
-
-static void check_accepting(struct fabric *fabric, int64_t now)
-{
-    enum { CHECK_MS = 1000 };
-    struct fabric_link *link;
-    if (now - fabric->msg.accept_checked_ns < (int64_t)CHECK_MS * 1000000) return;
-    fabric->msg.accept_checked_ns = now;
-    STAILQ_FOREACH(link, &fabric->all_links, entry)
-    {
-        if (lacks_descriptor(link, now)) fail_accepting(link, FI_EMFILE);
-    }
-}
-
 void msg_check_deadlines(struct fabric *fabric)
 {
     int64_t now = fabric->config.host->now_ns();
     struct fabric_link *link;
-    check_accepting(fabric, now);
     STAILQ_FOREACH(link, &fabric->all_links, entry)
     {
         if (fabric_is_connecting(link) && now > link->deadline_ns && !may_wait_on(link, now))
