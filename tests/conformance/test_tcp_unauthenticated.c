@@ -304,6 +304,57 @@ static void test_strangers_take_all_descriptors(void **state)
     rank_run(filled, 2);
 }
 
+/* Strangers take all descriptors before the request of rank 0, for which rank 1 waits because both requests have
+ * crossed. The next time that rank 1 looks, it ends them, and has a descriptor for the request. */
+static int strangers_first(struct rank *self)
+{
+    enum { CROWD = 8, FREE = 6, COMPUTE_MS = 2500 };
+    CHECK(rank_open(self) == TUTTI_OK);
+    uint8_t address[256], data[4] = {0}, in[4];
+    struct message m, answer;
+    shared_store_barrier(self->shared, "open", self->rank, 2);
+    if (self->rank == 0) {
+        int fd[CROWD];
+        CHECK(find_address(self, 1, address));
+        for (int i = 0; i < CROWD; i++) fd[i] = connect_unauthenticated(address, NULL, 0);
+        shared_store_barrier(self->shared, "came", 0, 2);
+        rank_send(self, &m, 1, 1, data, sizeof data, 0);
+        shared_store_barrier(self->shared, "sent", 0, 2);
+        rank_progress_ms(self, 300); /* refuses the request of rank 1 */
+        rank_report(self, "refused");
+        CHECK(rank_wait(self, &m) == TUTTI_OK);
+        rank_barrier(self, "received");
+        for (int i = 0; i < CROWD; i++) close(fd[i]);
+    } else {
+        int next = fcntl(0, F_DUPFD_CLOEXEC, 0); /* the lowest free number */
+        close(next);
+        struct rlimit limit = {(rlim_t)next + FREE, (rlim_t)next + FREE};
+        setrlimit(RLIMIT_NOFILE, &limit);
+        rank_send(self, &m, 0, 1, data, sizeof data, 0);
+        rank_recv(self, &answer, 0, 1, in, sizeof in, 0);
+        shared_store_barrier(self->shared, "came", 1, 2);
+        shared_store_barrier(self->shared, "sent", 1, 2);
+        rank_await(self, "refused", 0);
+        rank_progress_ms(self, 100);
+        rank_sleep_ms(COMPUTE_MS);
+        CHECK(rank_wait(self, &answer) == TUTTI_OK);
+        CHECK(self->notified.lost == 0);
+        rank_barrier(self, "received");
+    }
+    rank_close(self);
+    return 0;
+}
+
+static void test_strangers_before_a_crossed_request(void **state)
+{
+    (void)state;
+    if (rank_is_rdm()) {
+        print_message("skipped: only connected endpoints accept connections\n");
+        skip();
+    }
+    rank_run(strangers_first, 2);
+}
+
 static void test_a_crowd_at_the_listener(void **state)
 {
     (void)state;
@@ -325,6 +376,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_rank_held_up_in_its_handshake),
         cmocka_unit_test(test_a_flood_before_the_first_link),
         cmocka_unit_test(test_strangers_take_all_descriptors),
+        cmocka_unit_test(test_strangers_before_a_crossed_request),
         cmocka_unit_test(test_wrong_secret),
     };
     return rank_tests_main(argc, argv,

@@ -169,7 +169,7 @@ struct fabric_link {
 
 /* Connections to the listener without a link, as of the last check, oldest first. */
 struct fabric_unauthenticated {
-    int64_t checked_ns;
+    int64_t checked_ns, ended_ns; /* times of the last check, and of the last one that ended some */
     int n;
     struct {
         int fd;
@@ -186,9 +186,10 @@ struct msg_fabric {
     struct wire_rails *peers;           /* by rank: addresses of the peer's further listeners, or NULL */
     int rails_connecting;               /* number of further connections with a deadline */
     int eq_fd, listener_fd;             /* the latter of the first interface, or -1 */
-    int64_t accept_checked_ns;
-    bool check_events; /* this rank has slept, so there may be events */
-    unsigned arms;     /* consecutive arms within a short time that led to no event */
+    int64_t accept_checked_ns;          /* time of the last check whether a connection lacks a descriptor, */
+    bool accept_failed;                 /* and whether one did */
+    bool check_events;                  /* this rank has slept, so there may be events */
+    unsigned arms;                      /* consecutive arms within a short time that led to no event */
     int64_t armed_ns;
     struct fabric_unauthenticated unauthenticated;
     int64_t silence_checked_ns;
@@ -378,9 +379,10 @@ void fabric_free_buffers(struct fabric_buffers *buffers);
 int fabric_tune_listener(const struct fabric *fabric, const struct sockaddr_storage *own);
 /* True if a connection waits at the listener and no descriptor is free for it.  The provider does not report this. */
 bool fabric_cannot_accept(const struct fabric *fabric);
-/* Calls visit for each open descriptor of the process, until it returns true. */
+/* Calls visit for each open descriptor of the process, until it returns true.  Where no folder lists them, numbers up
+ * to `most` are tried. */
 typedef bool fabric_visit(void *user, int fd);
-void fabric_visit_descriptors(fabric_visit *visit, void *user);
+void fabric_visit_descriptors(fabric_visit *visit, void *user, int most);
 void fabric_tune_rail(struct fabric_link *link, struct msg_rail *rail);
 /* Limits the data that wait in the kernel, so that the rails share pieces by their speed. */
 void fabric_limit_unsent(const struct msg_rail *rail);

@@ -2,6 +2,7 @@
  * provider has no option for these and does not expose its sockets, so they are found by their addresses among the
  * process's descriptors. */
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -62,28 +63,28 @@ static bool visit_batch(int first, rlim_t n, fabric_visit *visit, void *user)
 {
     struct pollfd polled[BATCH];
     for (int i = 0; i < (int)n; i++) polled[i] = (struct pollfd){.fd = first + i};
-    if (poll(polled, n, 0) < 0) return false;
+    while (poll(polled, n, 0) < 0)
+        if (errno != EINTR) return false; /* a signal, while none is ready */
     for (int i = 0; i < (int)n; i++)
         if (!(polled[i].revents & POLLNVAL) && visit(user, first + i)) return true;
     return false;
 }
 
 /* Visits descriptors where no folder lists them: poll() reports which of many are open. */
-static void visit_by_number(fabric_visit *visit, void *user)
+static void visit_by_number(fabric_visit *visit, void *user, rlim_t most)
 {
-    enum { MAX = 1 << 20 };
     struct rlimit limit = {0};
     getrlimit(RLIMIT_NOFILE, &limit);
-    rlim_t end = limit.rlim_cur < MAX ? limit.rlim_cur : MAX;
+    rlim_t end = limit.rlim_cur < most ? limit.rlim_cur : most;
     for (rlim_t first = 0; first < end; first += BATCH)
         if (visit_batch((int)first, end - first < BATCH ? end - first : BATCH, visit, user)) return;
 }
 
-void fabric_visit_descriptors(fabric_visit *visit, void *user)
+void fabric_visit_descriptors(fabric_visit *visit, void *user, int most)
 {
     DIR *folder = sockets_folder() != NULL ? opendir(sockets_folder()) : NULL;
     if (folder == NULL) { /* there is none, or no descriptor is free */
-        visit_by_number(visit, user);
+        visit_by_number(visit, user, (rlim_t)most);
         return;
     }
     struct dirent *entry;
@@ -109,8 +110,9 @@ static bool is_wanted(void *user, int fd)
 
 static int find_socket(const struct sockaddr_storage *own, const struct sockaddr_storage *peer)
 {
+    enum { MOST = 1 << 20 };
     struct wanted wanted = {own, peer, -1};
-    fabric_visit_descriptors(is_wanted, &wanted);
+    fabric_visit_descriptors(is_wanted, &wanted, MOST);
     return wanted.fd;
 }
 

@@ -137,18 +137,19 @@ static int count_excess(const struct fabric *fabric, const struct scan *scan, in
 /* Shuts connections down.  The provider closes them when it next reads events. */
 void fabric_end_unauthenticated(struct fabric *fabric, bool all)
 {
-    enum { CHECK_MS = 1000 };
+    enum { CHECK_MS = 1000, MOST = 1 << 16 };
     struct fabric_unauthenticated *unauthenticated = &fabric->msg.unauthenticated;
     int64_t now = fabric->config.host->now_ns();
     if (!all && now - unauthenticated->checked_ns < (int64_t)CHECK_MS * 1000000) return;
     struct listeners listeners = find_listeners(fabric);
     if (listeners.n == 0 || is_accepting(fabric)) return;
     struct scan scan = {.fabric = fabric, .listeners = &listeners};
-    fabric_visit_descriptors(scan_descriptor, &scan);
+    fabric_visit_descriptors(scan_descriptor, &scan, MOST);
     int n_old = 0;
     *unauthenticated = sort_by_age(unauthenticated, &scan, &n_old);
     unauthenticated->checked_ns = now;
     int excess = all ? unauthenticated->n : count_excess(fabric, &scan, n_old);
     if (excess > unauthenticated->n) excess = unauthenticated->n;
+    if (excess > 0) unauthenticated->ended_ns = now;
     for (int i = 0; i < excess; i++) shutdown(unauthenticated->seen[i].fd, SHUT_RDWR);
 }

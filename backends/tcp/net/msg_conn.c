@@ -300,18 +300,32 @@ static void handle_event(struct fabric *fabric, uint32_t kind, const struct fi_e
     }
 }
 
-/* Looks now and then whether a connection waits for which this process has no descriptor.  It may come from any rank,
- * or from a stranger.  A link that has waited for a connection for a while fails: it is most likely this one. */
+/* True if a connection waits for which this process has no descriptor, and none is about to become free: the last check
+ * for unauthenticated connections has ended none. */
+static bool lacks_descriptor(const struct fabric *fabric, int64_t now)
+{
+    enum { RECENT_MS = 2000 };
+    const struct fabric_unauthenticated *unauthenticated = &fabric->msg.unauthenticated;
+    bool is_checked = now - unauthenticated->checked_ns < (int64_t)RECENT_MS * 1000000;
+    bool has_ended = now - unauthenticated->ended_ns < (int64_t)RECENT_MS * 1000000;
+    return !fabric->closing && is_checked && !has_ended && fabric_cannot_accept(fabric);
+}
+
+/* Looks now and then whether a connection lacks a descriptor.  It may come from any rank, or from a stranger.  A link
+ * that has waited for a connection for a while fails: it is most likely this one. */
 static void check_accepting(struct fabric *fabric)
 {
     enum { CHECK_MS = 1000, LATE_MS = 2000 }; /* the program may be about to close some */
     int64_t now = fabric->config.host->now_ns();
     struct fabric_link *link;
     if (now - fabric->msg.accept_checked_ns < (int64_t)CHECK_MS * 1000000) return;
+    bool failed = fabric->msg.accept_failed;
     fabric->msg.accept_checked_ns = now;
-    if (fabric->closing || !fabric_cannot_accept(fabric)) return;
-    TUTTI_LOG_AS(fabric->config.host, "net", 1,
-                 "tcp: a connection waits for which this process has no descriptor; raise `ulimit -n`");
+    fabric->msg.accept_failed = lacks_descriptor(fabric, now);
+    if (!fabric->msg.accept_failed) return;
+    if (!failed)
+        TUTTI_LOG_AS(fabric->config.host, "net", 1,
+                     "tcp: a connection waits for which this process has no descriptor; raise `ulimit -n`");
     STAILQ_FOREACH(link, &fabric->all_links, entry)
     {
         int64_t left_ms = (link->deadline_ns - now) / 1000000;
@@ -323,7 +337,6 @@ int msg_handle_events(struct fabric *fabric)
 {
     int handled = 0;
     fabric_end_unauthenticated(fabric, fabric->closing);
-    check_accepting(fabric);
     for (;;) {
         union event event;
         uint32_t kind = 0;
@@ -334,7 +347,7 @@ int msg_handle_events(struct fabric *fabric)
             handled++;
             continue;
         }
-        if (n < (ssize_t)sizeof event.entry) return handled;
+        if (n < (ssize_t)sizeof event.entry) break;
         handled++;
         size_t bytes = (size_t)n - sizeof event.entry;
         if (kind == FI_CONNREQ)
@@ -342,6 +355,8 @@ int msg_handle_events(struct fabric *fabric)
         else
             handle_event(fabric, kind, &event.entry, bytes);
     }
+    check_accepting(fabric); /* behind the events, which may have closed connections */
+    return handled;
 }
 
 /* True if this rank may wait longer: the peer's host has accepted the connection, but its process has not answered.  It
