@@ -1,9 +1,11 @@
 #include "usage.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #ifdef __GLIBC__
 #define HAVE_MALLINFO2 __GLIBC_PREREQ(2, 33)
@@ -74,4 +76,12 @@ bool usage_allow_fds(rlim_t n)
     }
     if (limit.rlim_cur < n) limit.rlim_cur = n;
     return setrlimit(RLIMIT_NOFILE, &limit) == 0;
+}
+
+void usage_leave_fds(int n)
+{
+    int next = fcntl(0, F_DUPFD_CLOEXEC, 0); /* the lowest free number */
+    close(next);
+    struct rlimit limit = {(rlim_t)(next + n), (rlim_t)(next + n)};
+    setrlimit(RLIMIT_NOFILE, &limit);
 }

@@ -17,4 +17,7 @@ size_t usage_bytes(void);
  * lower. */
 bool usage_allow_fds(rlim_t n);
 
+/* Lowers the limit of descriptors, soft and hard, so that n are free. */
+void usage_leave_fds(int n);
+
 #endif

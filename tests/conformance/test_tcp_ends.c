@@ -188,10 +188,7 @@ static int crossed_without_descriptor(struct rank *self)
     CHECK(rank_open(self) == TUTTI_OK);
     shared_store_barrier(self->shared, "open", self->rank, self->world);
     if (self->rank == 1) {
-        int next = fcntl(0, F_DUPFD_CLOEXEC, 0); /* the lowest free number */
-        close(next);
-        struct rlimit limit = {(rlim_t)next + 1, (rlim_t)next + 1};
-        setrlimit(RLIMIT_NOFILE, &limit);
+        usage_leave_fds(1);
         rank_send(self, &m, 0, 1, data, sizeof data, 0);
         rank_recv(self, &answer, 0, 1, in, sizeof in, 0);
     }

@@ -277,11 +277,8 @@ static int filled(struct rank *self)
         rank_barrier(self, "sent");
         for (int i = 0; i < CROWD; i++) close(fd[i]);
     } else {
-        int next = fcntl(0, F_DUPFD_CLOEXEC, 0); /* the lowest free number */
-        close(next);
-        struct rlimit limit = {(rlim_t)next + FREE, (rlim_t)next + FREE};
         rank_progress(self); /* checks its descriptors, and then not for a second */
-        setrlimit(RLIMIT_NOFILE, &limit);
+        usage_leave_fds(FREE);
         shared_store_barrier(self->shared, "limited", 1, 2);
         shared_store_barrier(self->shared, "came", 1, 2);
         rank_progress_ms(self, 200);
@@ -305,7 +302,7 @@ static void test_strangers_take_all_descriptors(void **state)
 }
 
 /* Strangers take all descriptors before the request of rank 0, for which rank 1 waits because both requests have
- * crossed. The next time that rank 1 looks, it ends them, and has a descriptor for the request. */
+ * crossed.  The next time that rank 1 looks, it ends them, and has a descriptor for the request. */
 static int strangers_first(struct rank *self)
 {
     enum { CROWD = 8, FREE = 6, COMPUTE_MS = 2500 };
@@ -326,10 +323,7 @@ static int strangers_first(struct rank *self)
         rank_barrier(self, "received");
         for (int i = 0; i < CROWD; i++) close(fd[i]);
     } else {
-        int next = fcntl(0, F_DUPFD_CLOEXEC, 0); /* the lowest free number */
-        close(next);
-        struct rlimit limit = {(rlim_t)next + FREE, (rlim_t)next + FREE};
-        setrlimit(RLIMIT_NOFILE, &limit);
+        usage_leave_fds(FREE);
         rank_send(self, &m, 0, 1, data, sizeof data, 0);
         rank_recv(self, &answer, 0, 1, in, sizeof in, 0);
         shared_store_barrier(self->shared, "came", 1, 2);

@@ -3,8 +3,8 @@
 #include "loopback.h"
 #include "procs.h"
 #include "text.h"
+#include "usage.h"
 
-#include <fcntl.h>
 #include <sys/resource.h>
 
 enum { RANKS = 4, SOON_S = PROCS_SOON_S };
@@ -39,9 +39,7 @@ static int rank_without_descriptors(int rank, int size, void *argument)
 {
     EXPECT(proc_init(20000) == TUTTI_OK);
     proc_barrier(size, 1);
-    int next = fcntl(0, F_DUPFD_CLOEXEC, 0); /* the lowest free number */
-    close(next);
-    if (rank == 1) limit_descriptors((rlim_t)(next + (intptr_t)argument));
+    if (rank == 1) usage_leave_fds((int)(intptr_t)argument);
     int64_t begin = monotonic_ns();
     int status = sum_once(size);
     int result = status == TUTTI_OK && argument != NULL ? 0 : expect_limit_named(rank, status);
