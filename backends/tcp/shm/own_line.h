@@ -25,7 +25,15 @@ static inline void own_line(const void *line)
     __asm__ volatile("prefetchw %0" : : "m"(*(const char *)line));
 #else
     __builtin_prefetch(line, 1);
+    __asm__ volatile(""); /* see fetch_line */
 #endif
+}
+
+/* The same for a line that this rank will only read. */
+static inline void fetch_line(const void *line)
+{
+    __builtin_prefetch(line);
+    __asm__ volatile(""); /* a call of a function without other effects than a prefetch may be dropped */
 }
 
 /* Returns the first byte of the first line. */
@@ -40,11 +48,10 @@ static inline void own_lines(const void *from, size_t bytes)
     for (const char *line = first_line(from); line < (const char *)from + bytes; line += OWN_LINE) own_line(line);
 }
 
-/* The same for lines that this rank will only read. */
+/* The same as fetch_line. */
 static inline void fetch_lines(const void *from, size_t bytes)
 {
-    for (const char *line = first_line(from); line < (const char *)from + bytes; line += OWN_LINE)
-        __builtin_prefetch(line);
+    for (const char *line = first_line(from); line < (const char *)from + bytes; line += OWN_LINE) fetch_line(line);
 }
 
 #endif
