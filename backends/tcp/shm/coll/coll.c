@@ -96,12 +96,40 @@ static void finish(struct coll_segment *segment, struct coll_op *op)
     segment->linked = false;
 }
 
+/* Sets the bytes of the list and the tensor of an all_gather or a reduce_scatter. */
+static void measure_list(const struct coll_segment *segment, struct coll_op *op)
+{
+    size_t own = coll_block_bytes(op, segment->rank), all = 0;
+    for (int i = 0; i < segment->n; i++) all += coll_block_bytes(op, i);
+    bool gathers = op->kind == TUTTI_ALL_GATHER;
+    op->sent = gathers ? own : all;
+    op->received = gathers ? all : own;
+}
+
+/* Sets the bytes of this rank's tensors. */
+static void measure_tensors(const struct coll_segment *segment, struct coll_op *op)
+{
+    size_t blocks = tutti_kind_out_blocks(op->kind) ? (size_t)segment->n : 1;
+    if (op->list != NULL) {
+        measure_list(segment, op);
+    } else if (op->path == COLL_UNEVEN) {
+        op->sent = op->in_bytes;
+        op->received = op->uneven.out_bytes;
+    } else {
+        op->sent = op->has_input ? op->in_bytes : 0;
+        op->received = op->out != NULL ? op->bytes * blocks : 0;
+    }
+}
+
 /* Describes the operation and resets its progress.  Reuses the last description if the call is the same. */
 static bool describe_op(const struct coll_segment *segment, const tutti_op *wanted, struct coll_op *op)
 {
     if (op->call == 0 || op->call != wanted->call) {
         *op = (struct coll_op){.call = 0};
         if (!coll_describe(segment, wanted, op)) return false;
+        measure_tensors(segment, op);
+        op->is_simple = op->path == COLL_EAGER && op->class == NULL;
+        if (op->is_simple) coll_set_awaited(segment, op);
         op->call = wanted->call;
     }
     op->async = wanted->async;
@@ -119,36 +147,42 @@ static void run_ahead(struct coll_segment *segment)
         segment->unposted = TAILQ_NEXT(segment->unposted, link);
 }
 
-/* Counts the list and the tensor of an all_gather or a reduce_scatter. */
-static void count_list(const struct coll_segment *segment, const struct coll_op *op)
-{
-    const struct transport *transport = &segment->shm->transport;
-    size_t own = coll_block_bytes(op, segment->rank), all = 0;
-    for (int i = 0; i < segment->n; i++) all += coll_block_bytes(op, i);
-    bool gathers = op->kind == TUTTI_ALL_GATHER;
-    transport_count_sent(transport, gathers ? own : all);
-    transport_count_received(transport, gathers ? all : own);
-}
-
-/* Counts this rank's tensors, which no message carries. */
-static inline void count_tensors(const struct coll_segment *segment, const struct coll_op *op)
-{
-    const struct transport *transport = &segment->shm->transport;
-    size_t blocks = tutti_kind_out_blocks(op->kind) ? (size_t)segment->n : 1;
-    if (op->list != NULL) {
-        count_list(segment, op);
-        return;
-    }
-    if (op->path == COLL_UNEVEN) {
-        transport_count_sent(transport, op->in_bytes);
-        transport_count_received(transport, op->uneven.out_bytes);
-        return;
-    }
-    if (op->has_input) transport_count_sent(transport, op->in_bytes);
-    if (op->out != NULL) transport_count_received(transport, op->bytes * blocks);
-}
-
 enum { SETTLE_POLLS = 8 }; /* polls after which this rank's stores have mostly reached the cache */
+
+/* Polls an operation that has begun, before it is queued: the other ranks often arrive within a few polls, which saves
+ * a progress call and a completion.  Returns its status, or 1. */
+static int poll_briefly(struct coll_segment *segment, struct coll_op *op, bool moved)
+{
+    int status = 1;
+    for (int i = 0; i < segment->shm->polls && status == 1; i++) {
+        if (!moved) shm_pause(segment->shm);
+        if (i == SETTLE_POLLS) shm_settle(segment->shm);
+        moved = false;
+        status = coll_advance(segment, op, &moved);
+    }
+    shm_polled(segment->shm, status != 1);
+    return status;
+}
+
+/* Does the rest of coll_begin for an operation that is not simple, or cannot complete at once. */
+static __attribute__((noinline)) int begin_longer(struct coll_segment *segment, struct coll_op *op, int status,
+                                                  struct coll_list *running)
+{
+    bool moved = op->first != 0, runs = TAILQ_EMPTY(&segment->ops);
+    if (runs && !op->is_simple) status = coll_advance(segment, op, &moved);
+    if (runs && status == 1 && !op->async && op->path != COLL_DIRECT) status = poll_briefly(segment, op, moved);
+    if (status == TUTTI_OK) {
+        recycle(segment, op);
+        return TUTTI_REQUEST_DONE;
+    }
+    TAILQ_INSERT_TAIL(&segment->ops, op, link);
+    if (!runs && segment->unposted == NULL) segment->unposted = op;
+    if (!runs) run_ahead(segment);
+    /* Queue a failed operation too: its failure belongs to the request, and the next progress call finds it again. */
+    if (!segment->linked) LIST_INSERT_HEAD(running, segment, link);
+    segment->linked = true;
+    return TUTTI_REQUEST_PENDING;
+}
 
 int coll_begin(struct coll_segment *segment, const tutti_op *wanted, tutti_request *request, struct coll_list *running)
 {
@@ -162,29 +196,12 @@ int coll_begin(struct coll_segment *segment, const tutti_op *wanted, tutti_reque
         return TUTTI_ERR_UNSUPPORTED;
     }
     op->request = request;
-    count_tensors(segment, op);
-    bool moved = false, runs = TAILQ_EMPTY(&segment->ops);
-    int status = runs ? coll_advance(segment, op, &moved) : 1;
-    /* Poll: the other ranks often arrive within a few polls, which saves a progress call and a completion. */
-    bool polls = runs && status == 1 && !wanted->async && op->path != COLL_DIRECT;
-    for (int i = 0; polls && i < segment->shm->polls && status == 1; i++) {
-        if (!moved) shm_pause(segment->shm);
-        if (i == SETTLE_POLLS) shm_settle(segment->shm);
-        moved = false;
-        status = coll_advance(segment, op, &moved);
-    }
-    if (polls) shm_polled(segment->shm, status != 1);
-    if (status == TUTTI_OK) {
-        recycle(segment, op);
-        return TUTTI_REQUEST_DONE;
-    }
-    TAILQ_INSERT_TAIL(&segment->ops, op, link);
-    if (!runs && segment->unposted == NULL) segment->unposted = op;
-    if (!runs) run_ahead(segment);
-    /* Queue a failed operation too: its failure belongs to the request, and the next progress call finds it again. */
-    if (!segment->linked) LIST_INSERT_HEAD(running, segment, link);
-    segment->linked = true;
-    return TUTTI_REQUEST_PENDING;
+    transport_count_sent(&segment->shm->transport, op->sent);
+    transport_count_received(&segment->shm->transport, op->received);
+    int status = op->is_simple && TAILQ_EMPTY(&segment->ops) ? coll_run_simple(segment, op) : 1;
+    if (status != TUTTI_OK) return begin_longer(segment, op, status, running);
+    recycle(segment, op);
+    return TUTTI_REQUEST_DONE;
 }
 
 bool coll_cancel(struct coll_segment *segment, tutti_request *request)

@@ -160,6 +160,8 @@ struct coll_op {
     size_t element, bytes; /* bytes of one element, and of a block (the largest one), or of the whole tensor */
     size_t in_bytes;       /* bytes that a rank with input copies in or exposes, or as many blocks of `bytes` */
     bool has_input;        /* true if this rank has input */
+    bool is_simple;        /* one eager step, nothing to measure: see coll_run_simple */
+    size_t sent, received; /* bytes of this rank's tensors, which no message carries */
     uint64_t depth;        /* steps until its buffers are reused */
     size_t chunk;          /* maximum bytes per step, of each block or of the whole tensor */
     int64_t steps;
@@ -274,6 +276,9 @@ static inline bool coll_is_last(const struct coll_op *op)
     return op->path == COLL_DIRECT && op->at == op->steps - 1;
 }
 
+/* Runs a simple operation from its beginning, within its call.  Returns as coll_advance does, which continues it if it
+ * has to wait. */
+int coll_run_simple(struct coll_segment *segment, struct coll_op *op);
 /* Advances an operation.  Returns TUTTI_OK if it is complete, 1 if it is pending, or an error.  Sets *moved if anything
  * was done. */
 int coll_advance(struct coll_segment *segment, struct coll_op *op, bool *moved);

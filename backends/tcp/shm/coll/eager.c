@@ -64,7 +64,8 @@ static void reduce_eager(struct coll_segment *segment, struct coll_op *op, int b
 }
 
 /* Copies a rank's data, or a block of them, which may be in place. */
-static void copy_block(const struct coll_segment *segment, const struct coll_op *op, char *to, int rank, int block)
+static inline __attribute__((always_inline)) void copy_block(const struct coll_segment *segment,
+                                                             const struct coll_op *op, char *to, int rank, int block)
 {
     const char *from = block_of(segment, op, rank, block);
     if (from != to) tutti_copy(to, from, coll_block_bytes(op, rank));

@@ -71,7 +71,7 @@ static void own_ahead(const struct coll_segment *segment, const struct coll_op *
 static void fetch_ahead(const struct coll_segment *segment, const struct coll_op *op, int rank)
 {
     uint64_t step = step_of(op) + FETCH_AHEAD;
-    __builtin_prefetch(coll_slot_of(segment, rank, step));
+    fetch_line(coll_slot_of(segment, rank, step));
     if (op->path == COLL_EAGER) coll_eager_fetch(segment, op, rank, step);
     if (op->path == COLL_UNEVEN) coll_uneven_fetch(segment, op, rank, step);
 }
@@ -98,7 +98,8 @@ static void fill_step(struct coll_segment *segment, struct coll_op *op)
     }
 }
 
-static void publish_step(struct coll_segment *segment, const struct coll_op *op, uint64_t step)
+static inline __attribute__((always_inline)) void publish_step(struct coll_segment *segment, const struct coll_op *op,
+                                                               uint64_t step)
 {
     struct coll_slot *slot = coll_slot_of(segment, segment->rank, step);
     slot->fingerprint = op->request->fingerprint;
@@ -189,7 +190,7 @@ static int check_chunks(struct coll_segment *segment, const struct coll_op *op)
     return check_lost(segment, op);
 }
 
-static int await_arrivals(struct coll_segment *segment, struct coll_op *op)
+static inline __attribute__((always_inline)) int await_arrivals(struct coll_segment *segment, struct coll_op *op)
 {
     bool may_run_ahead = tutti_kind_has_root(op->kind);
     for (; op->peer < op->awaits_to; op->peer++) {
@@ -366,10 +367,28 @@ int coll_advance(struct coll_segment *segment, struct coll_op *op, bool *moved)
     return status;
 }
 
+/* Does what run_steps would: the ranks to wait for are those that begin_step has found for an earlier call. */
+int coll_run_simple(struct coll_segment *segment, struct coll_op *op)
+{
+    uint64_t step = segment->next;
+    if (step + 1 > segment->all_in + op->depth) return 1; /* see required_step */
+    op->first = step;
+    op->peer = op->awaits_from;
+    coll_eager_post(segment, op);
+    publish_step(segment, op, step);
+    op->posted = 1;
+    own_ahead(segment, op);
+    int status = await_arrivals(segment, op);
+    if (status != TUTTI_OK) return status;
+    coll_eager_run(segment, op);
+    segment->next = step + 1;
+    return TUTTI_OK;
+}
+
 /* True if the operation uses no buffer that a longer operation may use: see coll.h. */
 static bool is_short(const struct coll_op *op)
 {
-    return op->path == COLL_EAGER && op->in_bytes <= COLL_SMALL && op->class == NULL && !op->probes;
+    return op->is_simple && op->in_bytes <= COLL_SMALL;
 }
 
 bool coll_run_ahead(struct coll_segment *segment, struct coll_op *op)
