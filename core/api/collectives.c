@@ -7,9 +7,11 @@
 #include "dispatch/message.h"
 #include "dispatch/submit.h"
 
-/* Submits an operation with at most one tensor per side. */
-static int submit_flat(tutti_kind kind, const tutti_tensor *out, const tutti_tensor *in, int root,
-                       tutti_reduce_op reduce_op, const tutti_opts *opts, size_t opts_bytes)
+/* Submits an operation with at most one tensor per side.  Inline, because the sides are constants. */
+static inline __attribute__((always_inline)) int submit_flat(tutti_kind kind, const tutti_tensor *out,
+                                                             const tutti_tensor *in, int root,
+                                                             tutti_reduce_op reduce_op, const tutti_opts *opts,
+                                                             size_t opts_bytes)
 {
     tutti_op op = {.kind = kind,
                    .root = root,

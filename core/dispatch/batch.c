@@ -30,7 +30,7 @@ static tutti_op make_op(const tutti_p2p_op *message)
 struct checked_message {
     tutti_op op;
     uint64_t fingerprint;
-    const struct backend_entry *entry; /* see dispatch_message_entry */
+    const struct backend_entry *entry; /* see dispatch_entry */
 };
 
 static tutti_opts make_opts(const tutti_p2p_op *message, const tutti_opts *opts)

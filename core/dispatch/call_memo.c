@@ -16,10 +16,11 @@ static bool is_plain(const tutti_op *op)
            !user_op_is(op->reduce_op);
 }
 
-/* True if the call differs from the last one in its memory at most. */
+/* True if the call differs from the last one in its memory at most.  The last one is plain. */
 static bool repeats(const struct call_memo *last, const tutti_op *op, const tutti_opts *opts)
 {
-    if (last->call == 0 || !is_plain(op) || opts->tag < 0 || opts->timeout_ms < 0) return false;
+    if (last->call == 0 || opts->tag < 0 || opts->timeout_ms < 0) return false;
+    if (op->list || op->in_splits != NULL || op->out_splits != NULL) return false;
     if (op->root != last->given_root || opts->group_rank != last->group_rank || op->reduce_op != last->reduce_op)
         return false;
     return (last->n_in == 0 || op_is_same_shape(op->in, &last->in)) &&
@@ -46,19 +47,6 @@ static void replace_memory(struct tutti_group *group, struct call_memo *last, co
     if (last->n_out > 0) last->out.data = op->out->data;
 }
 
-/* Does call_memo_check's work for a send or receive like the group's last ones.  Returns false if it is not. */
-static bool repeats_message(struct tutti_group *group, tutti_op *op, const tutti_opts *opts, uint64_t *fingerprint)
-{
-    if (op->kind != TUTTI_SEND && op->kind != TUTTI_RECV) return false;
-    struct message_memo *memo = message_memo_of(group, op->kind);
-    if (!message_memo_is_alike(memo, op->kind == TUTTI_SEND ? op->in : op->out, opts)) return false;
-    if (!message_memo_turn_to(group, memo, op->root, opts)) return false;
-    op->root = memo->work.op.root;
-    op->dtype = memo->work.op.dtype;
-    *fingerprint = memo->work.fingerprint;
-    return true;
-}
-
 static void remember(struct tutti_group *group, struct call_memo *last, int32_t given_root, const tutti_op *op,
                      const tutti_opts *opts, uint64_t fingerprint)
 {
@@ -71,19 +59,19 @@ static void remember(struct tutti_group *group, struct call_memo *last, int32_t 
                                .n_in = op->n_in,
                                .n_out = op->n_out,
                                .dtype = op->dtype,
-                               .entry = dispatch_message_entry(group, op)};
+                               .entry = dispatch_entry(group, op)};
     if (op->n_in > 0) last->in = *op->in;
     if (op->n_out > 0) last->out = *op->out;
     bool is_one = op->n_in == 0 || op->n_out == 0 || op->in == op->out;
     last->any_memory = is_one && (op->n_in > 0 ? last->in.data : last->out.data) != NULL;
-    if (last->entry != NULL && last->any_memory)
+    if (last->entry != NULL && last->any_memory && op_is_message(op))
         message_memo_fill(group, given_root, op, opts, fingerprint, last->entry);
 }
 
-/* Does call_memo_check's work for other calls than repeated messages. */
-__attribute__((noinline)) static int check_other(struct tutti_group *group, struct call_memo *last, tutti_op *op,
-                                                 const tutti_opts *opts, uint64_t *fingerprint)
+/* Does call_memo_check's work for other calls than messages like the group's last ones. */
+static int check_other(struct tutti_group *group, tutti_op *op, const tutti_opts *opts, uint64_t *fingerprint)
 {
+    struct call_memo *last = &group->call_memos[op->kind];
     int32_t given_root = op->root;
     bool is_alike_but_memory = repeats(last, op, opts), is_same = is_alike_but_memory && has_same_memory(last, op);
     if (is_same || (is_alike_but_memory && may_replace_memory(last, op))) {
@@ -105,9 +93,22 @@ __attribute__((noinline)) static int check_other(struct tutti_group *group, stru
     return TUTTI_OK;
 }
 
+/* Does call_memo_check's work for a send or receive. */
+__attribute__((noinline)) static int check_message(struct tutti_group *group, tutti_op *op, const tutti_opts *opts,
+                                                   uint64_t *fingerprint)
+{
+    struct message_memo *memo = message_memo_of(group, op->kind);
+    const tutti_tensor *tensor = op->kind == TUTTI_SEND ? op->in : op->out;
+    if (!message_memo_is_alike(memo, tensor, opts) || !message_memo_turn_to(group, memo, op->root, opts))
+        return check_other(group, op, opts, fingerprint);
+    op->root = memo->work.op.root;
+    op->dtype = memo->work.op.dtype;
+    *fingerprint = memo->work.fingerprint;
+    return TUTTI_OK;
+}
+
 int call_memo_check(struct tutti_group *group, tutti_op *op, const tutti_opts *opts, uint64_t *fingerprint)
 {
-    struct call_memo *last = &group->call_memos[op->kind];
-    if (repeats_message(group, op, opts, fingerprint)) return TUTTI_OK;
-    return check_other(group, last, op, opts, fingerprint);
+    bool transfers = op->kind == TUTTI_SEND || op->kind == TUTTI_RECV;
+    return transfers ? check_message(group, op, opts, fingerprint) : check_other(group, op, opts, fingerprint);
 }

@@ -136,29 +136,37 @@ static bool takes_open(const tutti_backend *backend)
     return TUTTI_HAS(backend, traits) && (backend->traits & TUTTI_BACKEND_UNSIZED) != 0;
 }
 
-const struct backend_entry *dispatch_message_entry(const struct tutti_group *group, const tutti_op *op)
+const struct backend_entry *dispatch_entry(const struct tutti_group *group, const tutti_op *op)
 {
     int device = group_device_of(group, op);
-    if (op->kind != TUTTI_SEND && op->kind != TUTTI_RECV) return NULL;
     if (group->n_entries[device] == 0 || group->stager.backend != NULL) return NULL;
-    const tutti_backend *backend = group->entries[device][0].backend;
-    return TUTTI_HAS(backend, send) && !TUTTI_HAS(backend, native[op->kind]) ? &group->entries[device][0] : NULL;
+    const struct backend_entry *entry = &group->entries[device][0];
+    bool transfers = op->kind == TUTTI_SEND || op->kind == TUTTI_RECV, native = is_native(entry->backend, op);
+    if (transfers) return TUTTI_HAS(entry->backend, send) && !native ? entry : NULL;
+    return native && !op_is_message(op) ? entry : NULL;
 }
 
-/* Does dispatch_at_once's work for an op that has a way of its own. */
-__attribute__((noinline)) static int dispatch_other(struct tutti_work *work, const struct tutti_group *group,
-                                                    const tutti_op *op)
+/* Begins op through an entry.  native: its backend is asked to do op by itself. */
+static int begin_through(struct tutti_work *work, const struct tutti_group *group, const tutti_op *op,
+                         const struct backend_entry *entry, bool native)
 {
-    int device = group_device_of(group, op), status = TUTTI_ERR_UNSUPPORTED;
     bool message = op_is_message(op);
-    if (group->n_entries[device] == 0 || group->stager.backend != NULL) return TUTTI_ERR_UNSUPPORTED;
     if (!message && !TAILQ_EMPTY(&group->works)) return TUTTI_ERR_UNSUPPORTED;
-    const struct backend_entry *entry = &group->entries[device][0];
-    if (message && op_is_open(op) && !takes_open(entry->backend)) return TUTTI_ERR_UNSUPPORTED;
-    if (is_native(entry->backend, op)) status = begin_native(work, op, entry, 0);
+    int status = native ? begin_native(work, op, entry, 0) : TUTTI_ERR_UNSUPPORTED;
     if (status != TUTTI_ERR_UNSUPPORTED || !TUTTI_HAS(entry->backend, send)) return status;
     return message ? begin_message(work, op, entry, op->async ? 0 : TUTTI_REQUEST_AWAITED)
                    : plan_at_once(work, group, entry, op);
+}
+
+/* Does dispatch_at_once's work for an op whose entry is not known. */
+__attribute__((noinline)) static int dispatch_other(struct tutti_work *work, const struct tutti_group *group,
+                                                    const tutti_op *op)
+{
+    int device = group_device_of(group, op);
+    if (group->n_entries[device] == 0 || group->stager.backend != NULL) return TUTTI_ERR_UNSUPPORTED;
+    const struct backend_entry *entry = &group->entries[device][0];
+    if (op_is_open(op) && !takes_open(entry->backend)) return TUTTI_ERR_UNSUPPORTED;
+    return begin_through(work, group, op, entry, is_native(entry->backend, op));
 }
 
 int dispatch_at_once(struct tutti_work *work, const struct tutti_group *group, const tutti_op *op, uint64_t fingerprint,
@@ -168,7 +176,7 @@ int dispatch_at_once(struct tutti_work *work, const struct tutti_group *group, c
     work->group = NULL; /* tells work_complete that this is not a work yet */
     work->exec = NULL;
     if (entry == NULL || op_is_open(op)) return dispatch_other(work, group, op);
-    return begin_message(work, op, entry, op->async ? 0 : TUTTI_REQUEST_AWAITED);
+    return begin_through(work, group, op, entry, !op_is_message(op));
 }
 
 /* Runs a barrier whose messages carry the operation's fingerprint, for a backend that cannot compare calls itself.  The

@@ -6,7 +6,7 @@
 #include "op/op.h"
 #include "state/group_state.h"
 
-/* Remembers a checked message with memory.  given: its peer as the caller named it.  entry: dispatch_message_entry of
+/* Remembers a checked message with memory.  given: its peer as the caller named it.  entry: dispatch_entry of
  * op. */
 void message_memo_fill(struct tutti_group *group, int32_t given, const tutti_op *op, const tutti_opts *opts,
                        uint64_t fingerprint, const struct backend_entry *entry);

@@ -26,7 +26,7 @@ int submit_finish(struct tutti_group *group, struct tutti_work *work, tutti_work
 /* Dispatches a checked op that is blocking or a message without a Work: most of them complete at once.  Returns
  * TUTTI_REQUEST_DONE, with a work in *out if it is async, or TUTTI_REQUEST_PENDING and a work in *out.  Returns
  * UNSUPPORTED if nothing has begun and launch_operation may do it.  Any other error is the operation's result.  entry:
- * dispatch_message_entry of op.  Lock held. */
+ * dispatch_entry of op.  Lock held. */
 int submit_at_once(struct tutti_group *group, tutti_op *op, uint64_t fingerprint, const struct backend_entry *entry,
                    const tutti_opts *opts, struct tutti_work **out);
 

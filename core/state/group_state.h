@@ -60,7 +60,7 @@ struct call_memo {
     /* as set by check_op */
     int32_t root, n_in, n_out;
     tutti_dtype dtype;
-    const struct backend_entry *entry; /* see dispatch_message_entry */
+    const struct backend_entry *entry; /* see dispatch_entry */
 };
 
 /* What the last sends, or the last receives, have in common: see message_memo.h. */
