@@ -54,9 +54,10 @@ static inline void at_once_end_work(struct tutti_work *work, int status)
     work_complete(&work->request, status);
 }
 
-/* True if the caller asks for more than the operation's status. */
+/* True if the caller asks for more than the operation's status, which a collective does not have. */
 static inline bool wants_report(const tutti_op *op, const tutti_opts *opts)
 {
+    if (op->sequence != 0) return false;
     return op->async || opts->source != NULL || opts->received_tag != NULL || opts->received != NULL;
 }
 
