@@ -29,8 +29,7 @@ static tutti_op make_op(const tutti_p2p_op *message)
 /* A checked message of a batch. */
 struct checked_message {
     tutti_op op;
-    uint64_t fingerprint;
-    const struct backend_entry *entry; /* see dispatch_entry */
+    struct checked_call call;
 };
 
 static tutti_opts make_opts(const tutti_p2p_op *message, const tutti_opts *opts)
@@ -55,8 +54,7 @@ static int check_batch(struct tutti_group *group, const tutti_p2p_op *ops, int n
         checked[i].op = make_op(&ops[i]);
         checked[i].op.size = sizeof checked[i].op;
         checked[i].op.stream = opts->stream;
-        status = call_memo_check(group, &checked[i].op, &each, &checked[i].fingerprint);
-        checked[i].entry = group->call_memos[ops[i].kind].entry;
+        status = call_memo_check(group, &checked[i].op, &each, &checked[i].call);
     }
     return status;
 }
@@ -67,10 +65,9 @@ static int launch_message(struct tutti_group *group, const tutti_p2p_op *given, 
     bool sends = given->kind == TUTTI_SEND;
     message->op.async = true;
     int status = message_issue(group, sends, &given->tensor, given->peer, opts, work);
-    if (status == TUTTI_ERR_UNSUPPORTED)
-        status = submit_at_once(group, &message->op, message->fingerprint, message->entry, opts, work);
+    if (status == TUTTI_ERR_UNSUPPORTED) status = submit_at_once(group, &message->op, &message->call, opts, work);
     if (status != TUTTI_ERR_UNSUPPORTED) return status < 0 ? status : TUTTI_OK;
-    return launch_operation(group, &message->op, message->fingerprint, opts, true, work);
+    return launch_operation(group, &message->op, message->call.fingerprint, opts, true, work);
 }
 
 /* Launches the messages of one kind. */

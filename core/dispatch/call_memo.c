@@ -69,7 +69,7 @@ static void remember(struct tutti_group *group, struct call_memo *last, int32_t 
 }
 
 /* Does call_memo_check's work for other calls than messages like the group's last ones. */
-static int check_other(struct tutti_group *group, tutti_op *op, const tutti_opts *opts, uint64_t *fingerprint)
+static int check_other(struct tutti_group *group, tutti_op *op, const tutti_opts *opts, struct checked_call *call)
 {
     struct call_memo *last = &group->call_memos[op->kind];
     int32_t given_root = op->root;
@@ -81,34 +81,35 @@ static int check_other(struct tutti_group *group, tutti_op *op, const tutti_opts
         op->n_out = last->n_out;
         op->dtype = last->dtype;
         op->call = last->call;
-        *fingerprint = last->fingerprint;
+        *call = (struct checked_call){last->fingerprint, last->entry};
         return TUTTI_OK;
     }
     int status = check_op(group, op, opts);
     if (status != TUTTI_OK) return status;
-    *fingerprint = fingerprint_of(op, group->size);
+    *call = (struct checked_call){fingerprint_of(op, group->size), NULL};
     if (!is_plain(op)) return TUTTI_OK;
     op->call = ++group->calls;
-    remember(group, last, given_root, op, opts, *fingerprint);
+    remember(group, last, given_root, op, opts, call->fingerprint);
+    call->entry = last->entry;
     return TUTTI_OK;
 }
 
 /* Does call_memo_check's work for a send or receive. */
 __attribute__((noinline)) static int check_message(struct tutti_group *group, tutti_op *op, const tutti_opts *opts,
-                                                   uint64_t *fingerprint)
+                                                   struct checked_call *call)
 {
     struct message_memo *memo = message_memo_of(group, op->kind);
     const tutti_tensor *tensor = op->kind == TUTTI_SEND ? op->in : op->out;
     if (!message_memo_is_alike(memo, tensor, opts) || !message_memo_turn_to(group, memo, op->root, opts))
-        return check_other(group, op, opts, fingerprint);
+        return check_other(group, op, opts, call);
     op->root = memo->work.op.root;
     op->dtype = memo->work.op.dtype;
-    *fingerprint = memo->work.fingerprint;
+    *call = (struct checked_call){memo->work.fingerprint, memo->entry};
     return TUTTI_OK;
 }
 
-int call_memo_check(struct tutti_group *group, tutti_op *op, const tutti_opts *opts, uint64_t *fingerprint)
+int call_memo_check(struct tutti_group *group, tutti_op *op, const tutti_opts *opts, struct checked_call *call)
 {
     bool transfers = op->kind == TUTTI_SEND || op->kind == TUTTI_RECV;
-    return transfers ? check_message(group, op, opts, fingerprint) : check_other(group, op, opts, fingerprint);
+    return transfers ? check_message(group, op, opts, call) : check_other(group, op, opts, call);
 }

@@ -25,10 +25,10 @@ static int launch_probe(struct tutti_group *group, const tutti_op *probe, const 
                         struct tutti_work **work)
 {
     tutti_op op = *probe; /* check_op changes it */
-    uint64_t fingerprint;
-    int status = call_memo_check(group, &op, opts, &fingerprint);
+    struct checked_call call;
+    int status = call_memo_check(group, &op, opts, &call);
     if (status == TUTTI_OK) status = issue_check_usable(group, &op);
-    return status == TUTTI_OK ? launch_operation(group, &op, fingerprint, opts, false, work) : status;
+    return status == TUTTI_OK ? launch_operation(group, &op, call.fingerprint, opts, false, work) : status;
 }
 
 /* Launches a probe and withdraws it if it finds nothing in one round.  With `holds` the lock is held all the time.
@@ -87,9 +87,9 @@ static int receive_found(struct tutti_group *group, tutti_tensor tensor, int sou
 {
     tutti_op op = with_opts(&(tutti_op){.kind = TUTTI_RECV, .root = source, .n_out = 1, .out = &tensor}, opts);
     struct tutti_work *work = NULL;
-    uint64_t fingerprint;
-    int status = call_memo_check(group, &op, opts, &fingerprint);
-    if (status == TUTTI_OK) status = launch_operation(group, &op, fingerprint, opts, false, &work);
+    struct checked_call call;
+    int status = call_memo_check(group, &op, opts, &call);
+    if (status == TUTTI_OK) status = launch_operation(group, &op, call.fingerprint, opts, false, &work);
     if (status != TUTTI_OK) return status;
     if (!work_ended(work)) engine_wait(group->engine, work, CLOCK_NEVER);
     status = work_result(work);

@@ -22,26 +22,25 @@
 
 /* Does submit_at_once's work.  Inline in the path of single calls. */
 static inline __attribute__((always_inline)) int dispatch_or_finish(struct tutti_group *group, tutti_op *op,
-                                                                    uint64_t fingerprint,
-                                                                    const struct backend_entry *entry,
+                                                                    const struct checked_call *call,
                                                                     const tutti_opts *opts, struct tutti_work **out)
 {
     struct engine *engine = group->engine;
     struct tutti_work *work = work_spare(engine);
     if (work == NULL) return TUTTI_ERR_UNSUPPORTED;
-    fingerprint = issue_place(group, op, fingerprint, opts, op->async);
+    uint64_t fingerprint = issue_place(group, op, call->fingerprint, opts, op->async);
     struct record_ring *ring = group_record(group, op->sequence);
     uint32_t record = record_issue(ring, &engine->now_ns, op, fingerprint);
     if (__builtin_expect(group->tool != NULL, 0) && group->stager.backend == NULL) /* else launch may wait */
         tool_op_issue(group->tool, op);
-    int status = dispatch_at_once(work, group, op, fingerprint, entry);
+    int status = dispatch_at_once(work, group, op, fingerprint, call->entry);
     return at_once_finish(work, group, op, fingerprint, opts, record, status, out);
 }
 
-int submit_at_once(struct tutti_group *group, tutti_op *op, uint64_t fingerprint, const struct backend_entry *entry,
-                   const tutti_opts *opts, struct tutti_work **out)
+int submit_at_once(struct tutti_group *group, tutti_op *op, const struct checked_call *call, const tutti_opts *opts,
+                   struct tutti_work **out)
 {
-    return dispatch_or_finish(group, op, fingerprint, entry, opts, out);
+    return dispatch_or_finish(group, op, call, opts, out);
 }
 
 /* Fills the fields of op that come from the options. */
@@ -107,9 +106,9 @@ int submit_to(tutti_op *op, const tutti_opts *opts, tutti_work **out)
     if (coalesce_is_open(group)) return keep_op(group, op, opts, out);
     struct engine *engine = group->engine;
     struct tutti_work *work = NULL;
-    uint64_t fingerprint;
+    struct checked_call call;
     engine_lock(engine);
-    int status = call_memo_check(group, op, opts, &fingerprint);
+    int status = call_memo_check(group, op, opts, &call);
     if (status == TUTTI_OK) status = issue_check_usable(group, op);
     if (status != TUTTI_OK) { /* a refused call does not poll */
         engine_unlock(engine);
@@ -117,8 +116,7 @@ int submit_to(tutti_op *op, const tutti_opts *opts, tutti_work **out)
     }
     engine_count_call(engine);
     int once = TUTTI_ERR_UNSUPPORTED;
-    if (!async || op_is_message(op))
-        once = dispatch_or_finish(group, op, fingerprint, group->call_memos[op->kind].entry, opts, &work);
+    if (!async || op_is_message(op)) once = dispatch_or_finish(group, op, &call, opts, &work);
     if (once == TUTTI_REQUEST_DONE || (once < 0 && once != TUTTI_ERR_UNSUPPORTED)) {
         if (work != NULL) at_once_hand_out(work, out);
         engine_unlock(engine);
@@ -126,7 +124,7 @@ int submit_to(tutti_op *op, const tutti_opts *opts, tutti_work **out)
     }
     bool waits = !async || group->stager.backend != NULL;
     if (waits) group_hold(group); /* another thread may destroy the group meanwhile */
-    if (work == NULL) status = launch_operation(group, op, fingerprint, opts, async, &work);
+    if (work == NULL) status = launch_operation(group, op, call.fingerprint, opts, async, &work);
     if (status == TUTTI_OK && async)
         pass(work, out);
     else if (status == TUTTI_OK)

@@ -5,7 +5,7 @@
 #include <tutti/backend.h>
 #include <tutti/tutti.h>
 
-struct backend_entry;
+struct checked_call;
 struct tutti_group;
 struct tutti_work;
 
@@ -25,9 +25,9 @@ int submit_finish(struct tutti_group *group, struct tutti_work *work, tutti_work
 
 /* Dispatches a checked op that is blocking or a message without a Work: most of them complete at once.  Returns
  * TUTTI_REQUEST_DONE, with a work in *out if it is async, or TUTTI_REQUEST_PENDING and a work in *out.  Returns
- * UNSUPPORTED if nothing has begun and launch_operation may do it.  Any other error is the operation's result.  entry:
- * dispatch_entry of op.  Lock held. */
-int submit_at_once(struct tutti_group *group, tutti_op *op, uint64_t fingerprint, const struct backend_entry *entry,
-                   const tutti_opts *opts, struct tutti_work **out);
+ * UNSUPPORTED if nothing has begun and launch_operation may do it.  Any other error is the operation's result.  call:
+ * what the check has found.  Lock held. */
+int submit_at_once(struct tutti_group *group, tutti_op *op, const struct checked_call *call, const tutti_opts *opts,
+                   struct tutti_work **out);
 
 #endif

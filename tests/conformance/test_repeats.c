@@ -94,6 +94,37 @@ static int factors(struct rank *r, int64_t n)
     return 0;
 }
 
+static void keep_most(void *inout, const void *in, int64_t n, tutti_dtype dtype, void *argument)
+{
+    int32_t *a = inout;
+    const int32_t *b = in;
+    (void)dtype, (void)argument;
+    for (int64_t i = 0; i < n; i++)
+        if (b[i] > a[i]) a[i] = b[i];
+}
+
+/* A reduction that the backend does by itself, and one that it cannot do. */
+static int user_ops(struct rank *r, int64_t n)
+{
+    tutti_reduce_op most;
+    EXPECT(tutti_op_create("most", keep_most, NULL, NULL, &most) == TUTTI_OK);
+    for (int i = 0; i < TURNS; i++) {
+        tutti_reduce_op op = turns[i] ? most : TUTTI_SUM;
+        int times = turns[i] ? 1 : 3, more = turns[i] ? 3000 : 6000;
+        fill(r->a, r->rank, n);
+        EXPECT(tutti_all_reduce(tutti_view(r->a, n), op, NULL) == TUTTI_OK);
+        EXPECT(holds(r->a, n, times, more));
+        fill(r->a, r->rank, n);
+        EXPECT(tutti_reduce(tutti_view(r->a, n), 1, op, NULL) == TUTTI_OK);
+        if (r->rank == 1) EXPECT(holds(r->a, n, times, more));
+        for (int k = 0; k < SIZE; k++) fill(r->b + k * n, r->rank, n);
+        EXPECT(tutti_reduce_scatter_tensor(tutti_view(r->c, n), tutti_view(r->b, SIZE * n), op, NULL) == TUTTI_OK);
+        EXPECT(holds(r->c, n, times, more));
+    }
+    EXPECT(tutti_op_free(most) == TUTTI_OK);
+    return 0;
+}
+
 /* Changes the lists and the splits. */
 static int lists_and_splits(struct rank *r, int64_t n)
 {
@@ -215,9 +246,9 @@ static int together(struct rank *r, int64_t n)
 
 static int rank_of_repeats(int rank, int size, void *argument)
 {
-    static int (*const parts[])(struct rank *, int64_t) = {ops_and_tensors,  roots,   sizes_and_dtypes, factors,
-                                                           lists_and_splits, refused, shared_memory,    messages,
-                                                           together};
+    static int (*const parts[])(struct rank *,
+                                int64_t) = {ops_and_tensors,  roots,   sizes_and_dtypes, factors,  user_ops,
+                                            lists_and_splits, refused, shared_memory,    messages, together};
     static const int64_t counts[] = {6, 600, MOST}; /* in a control slot, beside it, in chunks */
     struct rank r = {.rank = rank};
     if (*(bool *)argument) setenv("TUTTI_SHM", "0", 1);
