@@ -51,6 +51,7 @@ static void remember(struct tutti_group *group, struct call_memo *last, int32_t 
                      const tutti_opts *opts, uint64_t fingerprint)
 {
     *last = (struct call_memo){.call = op->call,
+                               .form = op->form,
                                .fingerprint = fingerprint,
                                .given_root = given_root,
                                .group_rank = opts->group_rank,
@@ -81,6 +82,7 @@ static int check_other(struct tutti_group *group, tutti_op *op, const tutti_opts
         op->n_out = last->n_out;
         op->dtype = last->dtype;
         op->call = last->call;
+        op->form = last->form;
         *call = (struct checked_call){last->fingerprint, last->entry};
         return TUTTI_OK;
     }
@@ -88,7 +90,7 @@ static int check_other(struct tutti_group *group, tutti_op *op, const tutti_opts
     if (status != TUTTI_OK) return status;
     *call = (struct checked_call){fingerprint_of(op, group->size), NULL};
     if (!is_plain(op)) return TUTTI_OK;
-    op->call = ++group->calls;
+    op->call = op->form = ++group->calls;
     remember(group, last, given_root, op, opts, call->fingerprint);
     call->entry = last->entry;
     return TUTTI_OK;

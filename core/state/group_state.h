@@ -49,7 +49,7 @@ struct backend_entry {
 
 /* The last call of one kind: see call_memo.h. */
 struct call_memo {
-    uint64_t call; /* number of the call (tutti_op); 0: none yet */
+    uint64_t call, form; /* numbers of the call (tutti_op); 0: none yet */
     uint64_t fingerprint;
     /* as given by the caller */
     int32_t given_root;

@@ -121,17 +121,27 @@ static void measure_tensors(const struct coll_segment *segment, struct coll_op *
     }
 }
 
-/* Describes the operation and resets its progress.  Reuses the last description if the call is the same. */
-static bool describe_op(const struct coll_segment *segment, const tutti_op *wanted, struct coll_op *op)
+/* Makes the description of a call, or changes that of one that differs in its memory at most. */
+static bool describe_anew(const struct coll_segment *segment, const tutti_op *wanted, struct coll_op *op)
 {
-    if (op->call == 0 || op->call != wanted->call) {
+    if (op->call != 0 && op->form == wanted->form) {
+        coll_use_memory(wanted, op);
+    } else {
         *op = (struct coll_op){.call = 0};
         if (!coll_describe(segment, wanted, op)) return false;
         measure_tensors(segment, op);
         op->is_simple = op->path == COLL_EAGER && op->class == NULL;
         if (op->is_simple) coll_set_awaited(segment, op);
-        op->call = wanted->call;
     }
+    op->call = wanted->call;
+    op->form = wanted->form;
+    return true;
+}
+
+/* Describes the operation and resets its progress.  Reuses the last description if the call is the same. */
+static bool describe_op(const struct coll_segment *segment, const tutti_op *wanted, struct coll_op *op)
+{
+    if ((op->call == 0 || op->call != wanted->call) && !describe_anew(segment, wanted, op)) return false;
     op->async = wanted->async;
     op->first = 0;
     op->at = op->posted = 0;
@@ -169,7 +179,8 @@ static __attribute__((noinline)) int begin_longer(struct coll_segment *segment, 
                                                   struct coll_list *running)
 {
     bool moved = op->first != 0, runs = TAILQ_EMPTY(&segment->ops);
-    if (runs && !op->is_simple) status = coll_advance(segment, op, &moved);
+    /* Of a simple one, only its beginning: it has to look at the other ranks' steps. */
+    if (runs && (!op->is_simple || op->first == 0)) status = coll_advance(segment, op, &moved);
     if (runs && status == 1 && !op->async && op->path != COLL_DIRECT) status = poll_briefly(segment, op, moved);
     if (status == TUTTI_OK) {
         recycle(segment, op);

@@ -127,7 +127,7 @@ struct coll_op {
     TAILQ_ENTRY(coll_op) link;
     SLIST_ENTRY(coll_op) spare_link;
     tutti_request *request;
-    uint64_t call; /* see tutti_op; 0: the description may not be reused */
+    uint64_t call, form; /* see tutti_op; 0: the description may not be reused */
     tutti_kind kind;
     tutti_reduce_op reduce;
     tutti_dtype dtype;
@@ -322,6 +322,8 @@ void coll_directory_leave(struct shm *shm, int index, int n, uint64_t last);
 
 /* Fills in the description of an operation, not its progress.  Returns false if it must run as a plan. */
 bool coll_describe(const struct coll_segment *segment, const tutti_op *op, struct coll_op *made);
+/* Sets the memory of an operation without lists. */
+void coll_use_memory(const tutti_op *op, struct coll_op *made);
 /* Changes the way of an operation.  It must not have posted a step. */
 void coll_use_way(const struct coll_segment *segment, struct coll_op *op, int way);
 /* Continues a probing operation as a direct one. */

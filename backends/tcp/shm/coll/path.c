@@ -301,6 +301,13 @@ static bool choose(const struct coll_segment *segment, struct coll_op *op)
     return true;
 }
 
+void coll_use_memory(const tutti_op *op, struct coll_op *made)
+{
+    /* A broadcast may have only an output. */
+    made->in = op->n_in > 0 ? op->in[0].data : op->n_out > 0 ? op->out[0].data : NULL;
+    made->out = op->n_out > 0 ? op->out[0].data : NULL;
+}
+
 bool coll_describe(const struct coll_segment *segment, const tutti_op *op, struct coll_op *made)
 {
     if (op->kind >= TUTTI_SEND) return false;
@@ -315,9 +322,7 @@ bool coll_describe(const struct coll_segment *segment, const tutti_op *op, struc
     made->root = op->root;
     made->in_bytes = tutti_kind_in_blocks(op->kind) ? times(made->bytes, segment->n) : made->bytes;
     made->has_input = made->in_bytes > 0 && (!coll_is_from_root(op->kind) || op->root == segment->rank);
-    /* A broadcast may have only an output. */
-    made->in = op->n_in > 0 ? op->in[0].data : op->n_out > 0 ? op->out[0].data : NULL;
-    made->out = op->n_out > 0 ? op->out[0].data : NULL;
+    coll_use_memory(op, made);
     if (!choose(segment, made)) return false;
     made->non_temporal = !output_is_read(segment, op) && exceeds_cache(segment, bytes_written(segment, made));
     return true;
