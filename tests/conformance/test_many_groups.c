@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "group_cases.h"
+#include "sanitizer.h"
 #include "usage.h"
 
 /* Resources of the process. */
@@ -121,6 +122,34 @@ static int many_splits(tutti_group *group, int rank, int size, void *argument)
     return 0;
 }
 
+/* Splits without an end.  The record of closed groups has its final size after 4,096 of them, and the allocator finds
+ * the other memory again, although the program takes some in between. */
+static int split_for_ever(tutti_group *group, int rank, int size, void *argument)
+{
+    enum { N = SANITIZED ? 500 : 6000, OWN = 64 };
+    (void)argument;
+    struct mallinfo2 before = {0}, after;
+    void **own = calloc(2 * N, sizeof *own);
+    EXPECT(own != NULL);
+    for (int i = 0; i < 2 * N; i++) {
+        tutti_group *part = NULL;
+        if (i == N) before = mallinfo2();
+        EXPECT(tutti_split_group(0, rank, &(tutti_group_opts){.parent = group}, &part) == TUTTI_OK);
+        own[i] = malloc(OWN);
+        EXPECT(tutti_barrier(tutti_with(.group = part)) == TUTTI_OK);
+        EXPECT(tutti_destroy_process_group(part) == TUTTI_OK);
+    }
+    after = mallinfo2();
+    EXPECT(after.arena < before.arena + (size_t)size * N * (OWN + 16) + (1 << 20));
+    for (int i = N; i < 2 * N; i++) free(own[i]);
+    EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK); /* no rank of this process is in a split */
+    EXPECT(mallinfo2().uordblks < before.uordblks + (1 << 16));
+    EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
+    for (int i = 0; i < N; i++) free(own[i]);
+    free(own);
+    return 0;
+}
+
 /* ---- overlapping, each in use by a thread of its own -------------------------------------------------------- */
 
 struct user {
@@ -191,9 +220,8 @@ static int overlapping(tutti_group *group, int rank, int size, void *argument)
 int main(void)
 {
     static const struct group_case cases[] = {
-        {"in_batches", in_batches, 2, 4},
-        {"at_once", at_once, 2, 2},
-        {"many_splits", many_splits, 2, 3},
+        {"in_batches", in_batches, 2, 4},   {"at_once", at_once, 2, 2},
+        {"many_splits", many_splits, 2, 3}, {"split_for_ever", split_for_ever, 2, 2},
         {"overlapping", overlapping, 3, 4},
     };
     return group_cases_run(cases, sizeof cases / sizeof *cases, NULL, 0);

@@ -145,7 +145,7 @@ struct proto {
     struct proto_op *free_ops;
     void *core; /* `core` of the tree's first group */
     LIST_HEAD(, proto_group) groups;
-    struct proto_closed *closed; /* groups closed here; their late messages are rejected */
+    struct proto_closed *closed; /* the groups closed here last; their late messages are rejected */
     bool closing;
     int moved;
 };

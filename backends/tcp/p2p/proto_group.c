@@ -24,10 +24,22 @@ struct proto_closed {
     UT_hash_handle hh;
 };
 
+enum { CLOSED_MOST = 4096 };
+
+/* Returns a new entry, or that of the group that was closed first, which is the table's first. */
+static struct proto_closed *take_closed(struct proto *proto)
+{
+    struct proto_closed *oldest = proto->closed;
+    if (HASH_COUNT(proto->closed) < CLOSED_MOST) return malloc(sizeof *oldest);
+    HASH_DEL(proto->closed, oldest);
+    return oldest;
+}
+
+/* Remembers the group.  Late messages of a group that is not remembered are kept until the tree is closed. */
 static void remember(struct proto *proto, uint64_t group)
 {
-    struct proto_closed *closed = malloc(sizeof *closed);
-    if (closed == NULL) return; /* then late messages are kept until the tree is closed */
+    struct proto_closed *closed = take_closed(proto);
+    if (closed == NULL) return;
     closed->group = group;
     HASH_ADD(hh, proto->closed, group, sizeof closed->group, closed);
     if (closed->hh.tbl == NULL) free(closed);
