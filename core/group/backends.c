@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/aligned.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/streams.h"
@@ -27,7 +28,7 @@ static void close_entry(struct tutti_group *group, struct backend_entry *entry)
     engine_handle_events(group->engine); /* handles events that close has posted */
     engine_unlock(group->engine);
     tutti_store_free(entry->store);
-    free(entry->state);
+    aligned_free(entry->state);
     entry->state = NULL;
 }
 
@@ -168,11 +169,11 @@ int backends_offer(struct tutti_group *group, const struct group_args *args, uin
 static int open_entry(struct tutti_group *group, const struct group_args *args, const tutti_backend *backend,
                       void *parent, struct backend_entry *entry)
 {
-    size_t bytes = (backend->group_bytes + 63) / 64 * 64;
+    size_t bytes = backend->group_bytes;
     *entry = (struct backend_entry){.backend = backend};
     int status = open_store(group, entry);
     if (status != TUTTI_OK) return status;
-    entry->state = aligned_alloc(64, bytes > 0 ? bytes : 64);
+    entry->state = aligned_new(64, bytes);
     if (entry->state == NULL) {
         tutti_store_free(entry->store);
         return error_set(TUTTI_ERR_NO_MEMORY, "out of memory for the %zu bytes of a group of backend %s", bytes,

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/aligned.h"
 #include "base/clock.h"
 
 _Atomic uint32_t record_mark;
@@ -23,7 +24,7 @@ static struct record *allocate(size_t n, bool first)
 {
     size_t bytes = n * sizeof(struct record);
     if (!reserve(bytes, first)) return NULL;
-    struct record *slots = aligned_alloc(sizeof *slots, bytes);
+    struct record *slots = aligned_new(sizeof *slots, bytes);
     if (slots == NULL)
         atomic_fetch_sub_explicit(&in_use, bytes, memory_order_relaxed);
     else
@@ -78,7 +79,7 @@ void record_free(struct record_ring *ring)
     size_t n = ring->slots != NULL && ring->slots != &ring->only ? (size_t)ring->mask + 1 : 0;
     for (size_t kept = n; kept >= RECORDS_FIRST; kept /= RECORDS_GROWTH)
         atomic_fetch_sub_explicit(&in_use, kept * sizeof(struct record), memory_order_relaxed);
-    if (n > 0) free(ring->slots);
-    for (int i = 0; i < 2; i++) free(ring->retired[i]);
+    if (n > 0) aligned_free(ring->slots);
+    for (int i = 0; i < 2; i++) aligned_free(ring->retired[i]);
     ring->slots = NULL;
 }

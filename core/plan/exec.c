@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/aligned.h"
 #include "base/error.h"
 #include "base/reduce_clock.h"
 
@@ -28,7 +29,7 @@ void exec_free(struct exec *exec)
     if (exec == NULL) return;
     free(exec->requests);
     free(exec->waits); /* messages and locals are in this allocation */
-    free(exec->scratch);
+    aligned_free(exec->scratch);
     free(exec);
 }
 
@@ -45,13 +46,11 @@ static int reserve_scratch(struct exec *exec)
     int64_t block = exec->user_op.fn != NULL ? user_op_block(exec->element) : 0;
     size_t need = (size_t)(exec->plan->scratch * exec->element + block);
     if (need <= exec->scratch_bytes) return TUTTI_OK;
-    free(exec->scratch);
+    aligned_free(exec->scratch);
     exec->scratch_bytes = 0;
     exec->scratch = NULL;
-    void *memory = NULL;
-    if (posix_memalign(&memory, 64, need) != 0)
-        return error_set(TUTTI_ERR_NO_MEMORY, "out of memory for %zu bytes of scratch", need);
-    exec->scratch = memory;
+    exec->scratch = aligned_new(64, need);
+    if (exec->scratch == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "out of memory for %zu bytes of scratch", need);
     exec->scratch_bytes = need;
     return TUTTI_OK;
 }

@@ -1,0 +1,17 @@
+/* Memory at an aligned address, for structs that are made and freed all the time.
+ *
+ * The blocks of aligned_alloc and posix_memalign are no good there: glibc before 2.38 takes each from a larger block
+ * and may never find it again once it has been freed, so that the process grows
+ * (https://sourceware.org/bugzilla/show_bug.cgi?id=14581). */
+#ifndef BASE_ALIGNED_H
+#define BASE_ALIGNED_H
+
+#include <stddef.h>
+
+/* Returns memory at a multiple of `alignment`, which is a power of two and at least that of a pointer, or NULL.
+ * aligned_free frees it. */
+void *aligned_new(size_t alignment, size_t bytes);
+/* NULL is ignored. */
+void aligned_free(void *memory);
+
+#endif
