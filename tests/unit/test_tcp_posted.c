@@ -80,6 +80,24 @@ static void test_posted_in_a_closed_group(void **state)
     }
 }
 
+/* The groups that were closed last are known. */
+static void test_many_closed_groups(void **state)
+{
+    enum { N = PROTO_CLOSED_MOST + 1000 };
+    struct proto proto;
+    struct proto_group group, other;
+    (void)state;
+    open_rank(&proto, &group);
+    for (uint64_t i = 1; i <= N; i++) {
+        other = group;
+        other.id = OURS + i;
+        proto_add_group(&proto, &other);
+        proto_remove_group(&other);
+    }
+    for (uint64_t i = 1; i <= N; i++) assert_int_equal(proto_is_closed(&proto, OURS + i), i > N - PROTO_CLOSED_MOST);
+    close_rank(&proto, &group);
+}
+
 /* A cancelled receive takes no message.  It cannot be cancelled twice, nor after it has ended. */
 static void test_posted_and_cancelled(void **state)
 {
@@ -169,6 +187,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_posted_of_a_lost_rank), cmocka_unit_test(test_posted_in_a_closed_group),
+        cmocka_unit_test(test_many_closed_groups),    cmocka_unit_test(test_many_closed_groups),
         cmocka_unit_test(test_posted_and_cancelled),  cmocka_unit_test(test_no_memory_for_an_operation),
         cmocka_unit_test(test_an_early_cts),
     };

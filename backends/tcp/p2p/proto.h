@@ -36,7 +36,8 @@ enum {
     PROTO_REVOKE_MAX_MS = 1500,
     PROTO_POLLS = 64,    /* an awaited request looks at this many messages of its peer before it is left pending */
     PROTO_ANY_TURN = 16, /* every such receive from any source is posted, so that all transports make progress */
-    PROTO_TRANSPORTS = 2
+    PROTO_TRANSPORTS = 2,
+    PROTO_CLOSED_MOST = 1 << 16 /* closed groups that are remembered, some 100 bytes each */
 };
 
 /* The protocol's part of a group. */

@@ -24,18 +24,17 @@ struct proto_closed {
     UT_hash_handle hh;
 };
 
-enum { CLOSED_MOST = 4096 };
-
 /* Returns a new entry, or that of the group that was closed first, which is the table's first. */
 static struct proto_closed *take_closed(struct proto *proto)
 {
     struct proto_closed *oldest = proto->closed;
-    if (HASH_COUNT(proto->closed) < CLOSED_MOST) return malloc(sizeof *oldest);
+    if (HASH_COUNT(proto->closed) < PROTO_CLOSED_MOST) return malloc(sizeof *oldest);
     HASH_DEL(proto->closed, oldest);
     return oldest;
 }
 
-/* Remembers the group.  Late messages of a group that is not remembered are kept until the tree is closed. */
+/* Remembers the group.  Late messages of a group that is not remembered are kept until the tree is closed, and their
+ * credit with them. */
 static void remember(struct proto *proto, uint64_t group)
 {
     struct proto_closed *closed = take_closed(proto);
