@@ -3,10 +3,11 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include "sanitizer.h"
 #include "tcp/shm/stores.h"
 #include "unit/shm_ends.h"
 
-enum { MESSAGES = 300 };
+enum { MESSAGES = SANITIZED ? 100 : 300 };
 
 struct side {
     struct end *end;
