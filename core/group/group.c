@@ -100,6 +100,7 @@ static void free_group(struct tutti_group *group)
     liveness_list_free(&group->processes);
     if (group->limit_ranks > 0) limits_restore(group->limit_ranks);
     plan_cache_free(group->cache);
+    for (int kind = 0; kind < TUTTI_KIND_COUNT; kind++) free(group->call_memos[kind].listed);
     health_free(group->health);
     if (engine != NULL && group->stats != engine->stats) stats_give(group->stats);
     free(group->global_ranks);

@@ -56,6 +56,8 @@ struct call_memo {
     bool group_rank;
     tutti_reduce_op reduce_op;
     tutti_tensor in, out; /* only the sides that the kind uses */
+    bool list;
+    tutti_tensor *listed; /* of a call with lists: its tensors, those of `in` first */
     bool any_memory;      /* its check holds for other memory, too */
     /* as set by check_op */
     int32_t root, n_in, n_out;

@@ -157,6 +157,37 @@ static int lists_and_splits(struct rank *r, int64_t n)
     return 0;
 }
 
+/* The same tensors are in another list, and the last one is gone. */
+static int moved_lists(struct rank *r, int64_t n)
+{
+    for (int i = 0; i < TURNS; i++) {
+        tutti_tensor lists[2][SIZE], *list = lists[turns[i]], a = tutti_view(r->a, n);
+        int root = 1, given = r->rank == root ? SIZE : 0;
+        memset(lists, 0xff, sizeof lists);
+        for (int k = 0; k < SIZE; k++) list[k] = tutti_view(r->c + k * n, n);
+        tutti_tensor *of_root = r->rank == root ? list : NULL;
+        fill(r->a, r->rank, n);
+        EXPECT(tutti_all_gather(list, SIZE, a, NULL) == TUTTI_OK);
+        memcpy(lists[!turns[i]], list, sizeof lists[0]);
+        memset(list, 0xff, sizeof lists[0]);
+        memset(r->c, 0, (size_t)(SIZE * n) * sizeof *r->c);
+        EXPECT(tutti_all_gather(lists[!turns[i]], SIZE, a, NULL) == TUTTI_OK);
+        for (int k = 0; k < SIZE; k++) EXPECT(holds(r->c + k * n, n, 1, 1000 * (k + 1)));
+        for (int k = 0; k < SIZE; k++) fill(r->c + k * n, r->rank + k, n);
+        memcpy(list, lists[!turns[i]], sizeof lists[0]);
+        EXPECT(tutti_reduce_scatter(a, list, SIZE, TUTTI_SUM, NULL) == TUTTI_OK);
+        EXPECT(holds(r->a, n, SIZE, 6000 + 3000 * r->rank));
+        EXPECT(tutti_gather(a, of_root, given, root, NULL) == TUTTI_OK);
+        for (int k = 0; k < given; k++) EXPECT(holds(r->c + k * n, n, SIZE, 6000 + 3000 * k));
+        EXPECT(tutti_gather(a, r->rank == root ? NULL : list, SIZE, root, NULL) == TUTTI_ERR_INVALID_ARGUMENT);
+        EXPECT(tutti_scatter(a, of_root, given, root, NULL) == TUTTI_OK);
+        EXPECT(holds(r->a, n, SIZE, 6000 + 3000 * r->rank));
+        EXPECT(tutti_scatter(a, r->rank == root ? NULL : list, given, root, NULL) == TUTTI_ERR_INVALID_ARGUMENT);
+        EXPECT(tutti_all_gather(NULL, SIZE, a, NULL) == TUTTI_ERR_INVALID_ARGUMENT);
+    }
+    return 0;
+}
+
 /* One argument of a good call is wrong.  The call is refused, and the next good call succeeds. */
 static int refused(struct rank *r, int64_t n)
 {
@@ -246,9 +277,9 @@ static int together(struct rank *r, int64_t n)
 
 static int rank_of_repeats(int rank, int size, void *argument)
 {
-    static int (*const parts[])(struct rank *,
-                                int64_t) = {ops_and_tensors,  roots,   sizes_and_dtypes, factors,  user_ops,
-                                            lists_and_splits, refused, shared_memory,    messages, together};
+    static int (*const parts[])(struct rank *, int64_t) = {
+        ops_and_tensors, roots,   sizes_and_dtypes, factors,  user_ops, lists_and_splits,
+        moved_lists,     refused, shared_memory,    messages, together};
     static const int64_t counts[] = {6, 600, MOST}; /* in a control slot, beside it, in chunks */
     struct rank r = {.rank = rank};
     if (*(bool *)argument) setenv("TUTTI_SHM", "0", 1);

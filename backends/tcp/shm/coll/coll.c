@@ -133,7 +133,7 @@ static bool describe_anew(const struct coll_segment *segment, const tutti_op *wa
         op->is_simple = op->path == COLL_EAGER && op->class == NULL;
         if (op->is_simple) coll_set_awaited(segment, op);
     }
-    op->call = wanted->call;
+    op->call = op->path == COLL_UNEVEN ? 0 : wanted->call; /* what it has found of its blocks changes with each call */
     op->form = wanted->form;
     return true;
 }
@@ -142,6 +142,7 @@ static bool describe_anew(const struct coll_segment *segment, const tutti_op *wa
 static bool describe_op(const struct coll_segment *segment, const tutti_op *wanted, struct coll_op *op)
 {
     if ((op->call == 0 || op->call != wanted->call) && !describe_anew(segment, wanted, op)) return false;
+    if (op->list != NULL) op->list = coll_list_of(wanted); /* the same tensors, maybe elsewhere */
     op->async = wanted->async;
     op->first = 0;
     op->at = op->posted = 0;

@@ -322,6 +322,8 @@ void coll_directory_leave(struct shm *shm, int index, int n, uint64_t last);
 
 /* Fills in the description of an operation, not its progress.  Returns false if it must run as a plan. */
 bool coll_describe(const struct coll_segment *segment, const tutti_op *op, struct coll_op *made);
+/* Returns the list of blocks whose sizes all ranks know, or NULL. */
+const tutti_tensor *coll_list_of(const tutti_op *op);
 /* Sets the memory of an operation without lists. */
 void coll_use_memory(const tutti_op *op, struct coll_op *made);
 /* Changes the way of an operation.  It must not have posted a step. */

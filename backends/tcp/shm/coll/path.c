@@ -34,8 +34,7 @@ static int64_t block_numel(const tutti_op *op, const tutti_tensor *list, int n)
     return most;
 }
 
-/* Returns the list of blocks whose sizes all ranks know, or NULL. */
-static const tutti_tensor *list_of(const tutti_op *op)
+const tutti_tensor *coll_list_of(const tutti_op *op)
 {
     if (!op->list) return NULL;
     return op->kind == TUTTI_ALL_GATHER ? op->out : op->in;
@@ -314,7 +313,7 @@ bool coll_describe(const struct coll_segment *segment, const tutti_op *op, struc
     if (tutti_kind_reduces(op->kind) && op->reduce_op == TUTTI_PREMUL_SUM) return false;
     made->kind = op->kind;
     if (is_uneven(op)) return accept_uneven(segment, op, made);
-    made->list = list_of(op);
+    made->list = coll_list_of(op);
     made->element = (size_t)tutti_dtype_bytes(op->dtype);
     made->bytes = (size_t)block_numel(op, made->list, segment->n) * made->element;
     made->reduce = op->reduce_op;
