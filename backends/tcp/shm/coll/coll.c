@@ -124,7 +124,7 @@ static void measure_tensors(const struct coll_segment *segment, struct coll_op *
 /* Makes the description of a call, or changes that of one that differs in its memory at most. */
 static bool describe_anew(const struct coll_segment *segment, const tutti_op *wanted, struct coll_op *op)
 {
-    if (op->call != 0 && op->form == wanted->form) {
+    if (op->call != 0 && op->form != 0 && op->form == wanted->form) {
         coll_use_memory(wanted, op);
     } else {
         *op = (struct coll_op){.call = 0};

@@ -367,7 +367,7 @@ int coll_advance(struct coll_segment *segment, struct coll_op *op, bool *moved)
     return status;
 }
 
-/* Does what run_steps would: the ranks to wait for are those that begin_step has found for an earlier call. */
+/* Does what run_steps would.  The ranks to wait for are part of the description. */
 int coll_run_simple(struct coll_segment *segment, struct coll_op *op)
 {
     uint64_t step = segment->next;
