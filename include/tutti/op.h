@@ -32,8 +32,8 @@ typedef struct tutti_op {
                            root, tensors and form: a property of one of them holds for all */
     bool up_to;         /* a receive of up to its tensor's size; never native, nor is one of TUTTI_ANY_TAG */
     void *tool;         /* for the core */
-    uint64_t form;      /* as call, also 0, but the tensors may be other memory; those that were the same still
-                           are */
+    uint64_t form;      /* calls of a group with the same number, other than 0, differ in their tensors' memory at most;
+                           if a tensor is on both sides of one of them, it is so in all */
 } tutti_op;
 
 /* Returns the elements of the block that this rank sends to, or receives from, each rank.  Without blocks, returns
