@@ -72,7 +72,7 @@ static void replace_memory(struct tutti_group *group, struct call_memo *last, co
 /* Copies the tensors of a call with lists.  Returns false if there is no memory. */
 static bool keep_lists(struct call_memo *last, const tutti_op *op)
 {
-    size_t n = (size_t)(op->n_in + op->n_out);
+    size_t n = (size_t)op->n_in + (size_t)op->n_out;
     tutti_tensor *listed = realloc(last->listed, (n > 0 ? n : 1) * sizeof *listed);
     if (listed == NULL) return false;
     last->listed = listed;
