@@ -431,7 +431,7 @@ static void test_rooted_mismatch(void **state)
 /* Every rank expects more than it gets, so each finds that itself, while others read its memory. */
 static int rank_of_mismatches(int rank, int size, void *argument)
 {
-    enum { ROUNDS = SANITIZED ? 60 : 300, TIMEOUT_MS = 20000, EACH = 100000 };
+    enum { ROUNDS = SANITIZED ? 30 : 300, TIMEOUT_MS = 20000, EACH = 100000 };
     int all[MOST];
     struct blocks b;
     (void)argument;
