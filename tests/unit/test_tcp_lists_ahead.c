@@ -3,10 +3,9 @@
  * overwritten as soon as its operation has ended.  One thread drives the ranks, so every run is the same. */
 #include <unistd.h>
 
-#include "sanitizer.h"
 #include "unit/shm_ends.h"
 
-enum { SEEDS = SANITIZED ? 2 : 4, OPERATIONS = 3000, ROW = 150, IN_FLIGHT = COLL_RUN_AHEAD + 4, IDLE_TURNS = 20000 };
+enum { SEEDS = 4, OPERATIONS = 3000, ROW = 150, IN_FLIGHT = COLL_RUN_AHEAD + 4, IDLE_TURNS = 20000 };
 
 enum form { GATHERS, SCATTERS, EXCHANGES, TENSOR_GATHERS, TENSOR_SCATTERS, BROADCASTS, SHORT, FORMS };
 
