@@ -1,7 +1,7 @@
 /* Memory at an aligned address, for structs that are made and freed all the time.
  *
- * The blocks of aligned_alloc and posix_memalign are no good there: glibc before 2.38 takes each from a larger block
- * and may never find it again once it has been freed, so that the process grows
+ * aligned_alloc and posix_memalign do not suit them.  glibc before 2.38 cuts each block out of a larger one and may
+ * not reuse it after it has been freed, so the process grows
  * (https://sourceware.org/bugzilla/show_bug.cgi?id=14581). */
 #ifndef BASE_ALIGNED_H
 #define BASE_ALIGNED_H
