@@ -8,8 +8,9 @@ enum { BLOCK_BYTES = 4096 }; /* size of the accumulators: fits the first-level c
 
 reduce_fn reduce_find(tutti_dtype dtype, tutti_reduce_op op)
 {
-    if (!dtype_reduces(dtype, op)) return NULL;
-    return reduce_version_best()->op[dtype_index(dtype)][tutti_reduce_op_pairwise(op)];
+    int index = dtype_index(dtype);
+    if (index < 0 || (unsigned)op >= TUTTI_REDUCE_OP_COUNT) return NULL;
+    return reduce_version_best()->op[index][op];
 }
 
 void reduce_scale(tutti_dtype dtype, void *dst, const void *src, int64_t n, double factor)
@@ -56,14 +57,10 @@ static void reduce_plain(reduce_fn op, void *dst, const void *const *src, int n_
     op((char *)dst + offset, sum, at(src[n_src - 1], offset), n);
 }
 
-void reduce_many(tutti_dtype dtype, tutti_reduce_op op, void *dst, const void *const *src, int n_src, int64_t n)
+/* Does reduce_many's work for other numbers of sources than two.  fn: the op's loop. */
+static __attribute__((noinline)) void reduce_blocks(tutti_dtype dtype, tutti_reduce_op op, reduce_fn fn, void *dst,
+                                                    const void *const *src, int n_src, int64_t n)
 {
-    reduce_fn fn = reduce_find(dtype, op);
-    if (fn == NULL || n_src < 1) return;
-    if (n_src == 2) { /* fast path: groups of two use it for each small operation */
-        fn(dst, src[0], src[1], n);
-        return;
-    }
     int64_t width = tutti_dtype_bytes(dtype);
     bool rounds = reduce_version_best()->widen[dtype_index(dtype)] && op != TUTTI_MIN && op != TUTTI_MAX;
     int64_t block = rounds ? WIDE : BLOCK_BYTES / width;
@@ -80,4 +77,14 @@ void reduce_many(tutti_dtype dtype, tutti_reduce_op op, void *dst, const void *c
         else
             reduce_plain(fn, dst, src, n_src, i * width, now);
     }
+}
+
+void reduce_many(tutti_dtype dtype, tutti_reduce_op op, void *dst, const void *const *src, int n_src, int64_t n)
+{
+    reduce_fn fn = reduce_find(dtype, op);
+    if (fn == NULL || n_src < 1) return;
+    if (n_src == 2) /* groups of two use it for each small operation */
+        fn(dst, src[0], src[1], n);
+    else
+        reduce_blocks(dtype, op, fn, dst, src, n_src, n);
 }

@@ -29,14 +29,19 @@ static inline uint64_t reduce_clock_read(uint64_t tree)
     return atomic_load_explicit(&reduce_clock_ticks[tree % REDUCE_CLOCK_TREES][0], memory_order_relaxed);
 }
 
-/* Returns the time before a reduction of n elements, or 0 if it is not measured.  Reading the clock twice takes longer
- * than reducing a few elements, so these count as transfer. */
-static inline uint64_t reduce_clock_begin(int64_t n)
+/* True if a reduction of n elements is measured.  Reading the clock twice takes longer than reducing a few elements, so
+ * these count as transfer. */
+static inline bool reduce_clock_measures(int64_t n)
 {
     enum { ELEMENTS_LEAST = 128 };
-    if (n < ELEMENTS_LEAST) return 0;
     /* acquire: pairs with reduce_clock_start, which chooses the clock first */
-    return __builtin_expect(atomic_load_explicit(&reduce_clock_runs, memory_order_acquire), 0) ? ticks_now() : 0;
+    return n >= ELEMENTS_LEAST && __builtin_expect(atomic_load_explicit(&reduce_clock_runs, memory_order_acquire), 0);
+}
+
+/* Returns the time before a reduction of n elements, or 0 if it is not measured. */
+static inline uint64_t reduce_clock_begin(int64_t n)
+{
+    return reduce_clock_measures(n) ? ticks_now() : 0;
 }
 
 static inline void reduce_clock_end(uint64_t begin)

@@ -1,5 +1,4 @@
 #include "base/reduce_select.h"
-#include <stdatomic.h>
 #include <stddef.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -43,16 +42,18 @@ const struct reduce_version *reduce_version_at(int index)
     return NULL;
 }
 
-/* Selects the version at the first use.  Two threads may both select, and select the same.  The versions are constant,
- * so relaxed accesses suffice. */
+static const struct reduce_version *best = &reduce_base;
+
+/* Runs when the library is loaded, so that no reduction has to look whether it has been done. */
+static __attribute__((constructor)) void choose_best(void)
+{
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+#endif
+    for (int i = 0; reduce_version_at(i) != NULL; i++) best = reduce_version_at(i);
+}
+
 const struct reduce_version *reduce_version_best(void)
 {
-    static _Atomic(const struct reduce_version *) chosen;
-    const struct reduce_version *version = atomic_load_explicit(&chosen, memory_order_relaxed);
-
-    if (!version) {
-        for (int i = 0; reduce_version_at(i); i++) version = reduce_version_at(i);
-        atomic_store_explicit(&chosen, version, memory_order_relaxed);
-    }
-    return version;
+    return best;
 }

@@ -225,20 +225,23 @@ AVERAGE(u64, u64, uint64_t)
 
 /* ---- the table ----------------------------------------------------------------------------------------------- */
 
-/* Indices are those of dtype_index(), as constants, so that the rows read like the enumeration in types.h. */
+/* Indices are those of dtype_index(), as constants, so that the rows read like the enumeration in types.h.  AVG and
+ * PREMUL_SUM have SUM's loops, and ops that do not reduce a dtype (TUTTI_REDUCE_OPS) none. */
 #define INTEGER_OPS(unsigned_type, type)                                                                               \
     {                                                                                                                  \
         [TUTTI_SUM] = unsigned_type##_sum, [TUTTI_PRODUCT] = unsigned_type##_product, [TUTTI_MIN] = type##_min,        \
-        [TUTTI_MAX] = type##_max, [TUTTI_BAND] = unsigned_type##_band, [TUTTI_BOR] = unsigned_type##_bor,              \
-        [TUTTI_BXOR] = unsigned_type##_bxor                                                                            \
+        [TUTTI_MAX] = type##_max, [TUTTI_AVG] = unsigned_type##_sum, [TUTTI_BAND] = unsigned_type##_band,              \
+        [TUTTI_BOR] = unsigned_type##_bor, [TUTTI_BXOR] = unsigned_type##_bxor                                         \
     }
 #define FLOAT_OPS(type)                                                                                                \
     {                                                                                                                  \
-        [TUTTI_SUM] = type##_sum, [TUTTI_PRODUCT] = type##_product, [TUTTI_MIN] = type##_min, [TUTTI_MAX] = type##_max \
+        [TUTTI_SUM] = type##_sum, [TUTTI_PRODUCT] = type##_product, [TUTTI_MIN] = type##_min,                          \
+        [TUTTI_MAX] = type##_max, [TUTTI_AVG] = type##_sum, [TUTTI_PREMUL_SUM] = type##_sum                            \
     }
 #define COMPLEX_OPS(type)                                                                                              \
     {                                                                                                                  \
-        [TUTTI_SUM] = type##_sum, [TUTTI_PRODUCT] = type##_product                                                     \
+        [TUTTI_SUM] = type##_sum, [TUTTI_PRODUCT] = type##_product, [TUTTI_AVG] = type##_sum,                          \
+        [TUTTI_PREMUL_SUM] = type##_sum                                                                                \
     }
 #define BOOL_OPS                                                                                                       \
     {                                                                                                                  \

@@ -11,7 +11,7 @@ typedef void (*cast_fn)(void *restrict dst, const void *restrict src, int64_t n)
 
 struct reduce_version {
     const char *name;
-    reduce_fn op[DTYPE_COUNT][TUTTI_REDUCE_OP_COUNT]; /* NULL for AVG and PREMUL_SUM, which use SUM's */
+    reduce_fn op[DTYPE_COUNT][TUTTI_REDUCE_OP_COUNT]; /* see reduce_find */
     void (*scale[DTYPE_COUNT])(void *dst, const void *src, int64_t n, double factor);
     void (*average[DTYPE_COUNT])(void *dst, const void *src, int64_t n, int64_t divisor);
 
