@@ -20,6 +20,7 @@ enum {
     /* multiplied by the ranks squared: every rank may inform every other, and each message may cause more */
     INFORM_NS = 20 * 1000,
     INFORM_MOST_NS = 100 * 1000 * 1000,
+    FOUND_NS = 2 * 1000 * 1000, /* stragglers that were found so long ago are looked for again */
     TURN_NS = 15 * 1000 * 1000,
     TURN_ASKS = 4 /* works that may ask in one turn; the answers are about the peers, so all works use them */
 };
@@ -27,6 +28,14 @@ enum {
 struct asker {
     int64_t asked_ns; /* 0: never */
     uint64_t sequence;
+};
+
+/* The stragglers of a collective that this rank waits in, as it told them to the last asker. */
+struct found {
+    uint64_t sequence;
+    int64_t at_ns;
+    int n;
+    struct control_position position[CONTROL_POSITIONS];
 };
 
 struct health {
@@ -39,6 +48,7 @@ struct health {
     int64_t passed_on_ns, informed_ns;
     int64_t turn_ns; /* time when this turn began */
     int turn_asks;
+    struct found *found; /* NULL before the first answer that names stragglers */
     struct asker asker[];
 };
 
@@ -56,6 +66,7 @@ void health_free(struct health *health)
 {
     if (health == NULL) return;
     stragglers_free(health->stragglers);
+    free(health->found);
     free(health);
 }
 
@@ -195,9 +206,26 @@ static uint64_t find_awaited_message(const struct tutti_group *group)
                                                     .tag = work->op.tag});
 }
 
+/* Finds the stragglers of a collective for an answer.  All ranks of a large group may ask at about the same time, so
+ * what was found a moment ago is told again. */
+static void find_stragglers(struct health *health, const struct tutti_work *waiting, int64_t now,
+                            struct control_message *here)
+{
+    if (health->found == NULL) health->found = calloc(1, sizeof *health->found);
+    struct found *found = health->found;
+    if (found == NULL) return; /* without memory the answer names no stragglers */
+    if (found->sequence != waiting->op.sequence || now - found->at_ns >= FOUND_NS) {
+        found->sequence = waiting->op.sequence;
+        found->at_ns = now;
+        found->n = stragglers_find(waiting, now, found->position);
+    }
+    here->n_positions = found->n;
+    memcpy(here->position, found->position, (size_t)found->n * sizeof *found->position);
+}
+
 static void send_position(struct tutti_group *group, int peer, int64_t now)
 {
-    const struct health *health = group->health;
+    struct health *health = group->health;
     const struct tutti_work *waiting = stragglers_waiting(group, health->asker[peer].sequence);
     struct control_message here = {.type = CONTROL_HERE,
                                    .fingerprint = find_awaited_message(group),
@@ -205,7 +233,7 @@ static void send_position(struct tutti_group *group, int peer, int64_t now)
                                    .latest_fingerprint = health->issued[health->latest % HISTORY].fingerprint};
     if (waiting != NULL) {
         here.sequence = waiting->op.sequence;
-        here.n_positions = stragglers_find(waiting, now, here.position);
+        find_stragglers(health, waiting, now, &here);
     }
     control_channel_send(group, peer, &here);
 }
@@ -234,6 +262,7 @@ static void inform_askers(struct tutti_group *group, int64_t now)
     uint64_t current = compute_digest(group, now);
     if (current == health->digest) return;
     health->digest = current;
+    if (health->found != NULL) health->found->at_ns = 0; /* it has changed */
     for (int peer = 0; peer < group->size; peer++)
         if (health->asker[peer].asked_ns != 0 && now - health->asker[peer].asked_ns < ASKER_NS)
             send_position(group, peer, now);
