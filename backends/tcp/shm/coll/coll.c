@@ -133,7 +133,7 @@ static bool describe_anew(const struct coll_segment *segment, const tutti_op *wa
         op->is_simple = op->path == COLL_EAGER && op->class == NULL;
         if (op->is_simple) coll_set_awaited(segment, op);
     }
-    op->call = op->path == COLL_UNEVEN ? 0 : wanted->call; /* what it has found of its blocks changes with each call */
+    op->call = op->path == COLL_UNEVEN && !coll_uneven_may_repeat(op) ? 0 : wanted->call;
     op->form = wanted->form;
     return true;
 }
@@ -143,6 +143,7 @@ static bool describe_op(const struct coll_segment *segment, const tutti_op *want
 {
     if ((op->call == 0 || op->call != wanted->call) && !describe_anew(segment, wanted, op)) return false;
     if (op->list != NULL) op->list = coll_list_of(wanted); /* the same tensors, maybe elsewhere */
+    if (op->path == COLL_UNEVEN) coll_uneven_repeat(wanted, op);
     op->async = wanted->async;
     op->first = 0;
     op->at = op->posted = 0;

@@ -368,6 +368,11 @@ int coll_read_peer(struct coll_segment *segment, struct coll_op *op, int rank, v
 
 /* Fills in the rest of the description. */
 void coll_uneven_describe(const struct coll_segment *segment, const tutti_op *op, struct coll_op *made);
+/* True if the description holds for the next call with the same tensors.  Not if it depends on whether ranks share
+ * cores, which may change. */
+bool coll_uneven_may_repeat(const struct coll_op *op);
+/* Takes the tensors of such a call, and forgets what the last one has found of the blocks. */
+void coll_uneven_repeat(const tutti_op *op, struct coll_op *made);
 void coll_uneven_post(struct coll_segment *segment, struct coll_op *op);
 /* As coll_eager_own and coll_eager_fetch, for a table and blocks in small buffers. */
 void coll_uneven_own(const struct coll_segment *segment, const struct coll_op *op, uint64_t step);

@@ -151,6 +151,19 @@ void coll_uneven_describe(const struct coll_segment *segment, const tutti_op *op
     made->steps = 1;
 }
 
+bool coll_uneven_may_repeat(const struct coll_op *op)
+{
+    return tutti_kind_has_root(op->kind) && (op->uneven.reads_first || op->uneven.place == COLL_IN_SMALL);
+}
+
+void coll_uneven_repeat(const tutti_op *op, struct coll_op *made)
+{
+    made->uneven.in = op->in;
+    made->uneven.out = op->out;
+    made->uneven.in_chunks = made->uneven.reads_memory = made->uneven.refused = false;
+    made->steps = 1;
+}
+
 bool coll_uneven_waits(const struct coll_op *op)
 {
     return op->uneven.reads_first || op->uneven.place == COLL_IN_MEMORY;
