@@ -20,7 +20,7 @@ enum {
     /* multiplied by the ranks squared: every rank may inform every other, and each message may cause more */
     INFORM_NS = 20 * 1000,
     INFORM_MOST_NS = 100 * 1000 * 1000,
-    FOUND_NS = 2 * 1000 * 1000, /* stragglers that were found so long ago are looked for again */
+    FOUND_NS = 1000 * 1000, /* after which stragglers are looked for again; ages are in whole ms, too */
     TURN_NS = 15 * 1000 * 1000,
     TURN_ASKS = 4 /* works that may ask in one turn; the answers are about the peers, so all works use them */
 };
