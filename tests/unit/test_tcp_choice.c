@@ -166,7 +166,7 @@ static void test_first_span_does_not_count(void **state)
 /* A class above 256 KiB begins without the ways that were far slower in one up to three classes below. */
 static void test_starts_from_a_smaller_class(void **state)
 {
-    enum { SMALL = ALIKE_FROM, LARGE = SMALL + ALIKE };
+    enum { SMALL = CHOICE_ALIKE_FROM, LARGE = SMALL + CHOICE_ALIKE };
     static const int small[3] = {1000, 900, 4000}, alike[3] = {8000, 7200, 32000}, other[3] = {8000, 9000, 5000};
     struct choice classes[CHOICE_CLASSES] = {0}, *large = &classes[LARGE];
     int count[3];
@@ -195,13 +195,13 @@ static void test_starts_from_the_next_class(void **state)
 {
     struct choice classes[CHOICE_CLASSES] = {0};
     (void)state;
-    classes[ALIKE_FROM] = (struct choice){.ns = {4000, 900}, .rounds = {1, 1}, .calls = 100};
-    classes[ALIKE_FROM + 1] = (struct choice){.ns = {9000}, .rounds = {1}, .calls = SPAN_MIN};
-    choice_start(&classes[ALIKE_FROM + 2], ALIKE_FROM + 2, sizeof *classes);
-    assert_int_equal(classes[ALIKE_FROM + 2].ns[0], 16000);
-    classes[ALIKE_FROM + 1] = (struct choice){.ns = {9000, 1500}, .rounds = {1, 1}, .calls = SPAN_MIN + 1};
-    choice_start(&classes[ALIKE_FROM + 2], ALIKE_FROM + 2, sizeof *classes);
-    assert_int_equal(classes[ALIKE_FROM + 2].ns[0], 18000);
+    classes[CHOICE_ALIKE_FROM] = (struct choice){.ns = {4000, 900}, .rounds = {1, 1}, .calls = 100};
+    classes[CHOICE_ALIKE_FROM + 1] = (struct choice){.ns = {9000}, .rounds = {1}, .calls = SPAN_MIN};
+    choice_start(&classes[CHOICE_ALIKE_FROM + 2], CHOICE_ALIKE_FROM + 2, sizeof *classes);
+    assert_int_equal(classes[CHOICE_ALIKE_FROM + 2].ns[0], 16000);
+    classes[CHOICE_ALIKE_FROM + 1] = (struct choice){.ns = {9000, 1500}, .rounds = {1, 1}, .calls = SPAN_MIN + 1};
+    choice_start(&classes[CHOICE_ALIKE_FROM + 2], CHOICE_ALIKE_FROM + 2, sizeof *classes);
+    assert_int_equal(classes[CHOICE_ALIKE_FROM + 2].ns[0], 18000);
 }
 
 /* The longest time of a span does not count, if there are more than two. */

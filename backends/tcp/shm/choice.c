@@ -10,9 +10,7 @@ enum {
     REPAY = 16,           /* calls of the best way for each call's time that another one has taken longer */
     TRY_FIRST = 1000,     /* calls from a calibration to the first trial */
     TRY_LAST = 16000,     /* maximum calls between two trials, and between two calibrations */
-    FAR_TURNS = 8,        /* every eighth trial is of a way that is FAR slower */
-    ALIKE = 3,            /* classes above a class in which its ways most likely compare as they do there */
-    ALIKE_FROM = 7        /* the lowest such class: 256 KiB */
+    FAR_TURNS = 8         /* every eighth trial is of a way that is FAR slower */
 };
 
 _Static_assert(SPAN_MIN >= 4, "a span has a call that is not timed, and two whose work is not counted: see agree.c");
@@ -111,7 +109,7 @@ static void update(struct choice *choice, uint64_t ns, bool is_best)
  * taken until three spans have shown that. */
 void choice_start(struct choice *choice, int class, size_t stride)
 {
-    for (int below = 1; below <= ALIKE && class - below >= ALIKE_FROM; below++) {
+    for (int below = 1; below <= CHOICE_ALIKE && class - below >= CHOICE_ALIKE_FROM; below++) {
         const struct choice *smaller = (const void *)((const char *)choice - (size_t)below * stride);
         int best = find_best(smaller, ~0u), first_span = choice_short_span(class - below);
         if (best < 0 || smaller->calls <= (uint64_t)first_span) continue; /* nothing has been timed there */

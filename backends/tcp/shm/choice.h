@@ -15,11 +15,13 @@
 #include <stdint.h>
 
 enum {
-    CHOICE_WAYS = 8,      /* a set of ways is a bit mask */
-    CHOICE_CLASSES = 16,  /* size classes: 2 KiB to 4 KiB, .., 64 MiB and more */
-    CHOICE_MIN = 2 << 10, /* bytes of the smallest operation that has a choice */
-    CHOICE_STEADY = 128,  /* minimum calls of a span in which nothing is tried */
-    CHOICE_TEXT = 512     /* capacity for an explanation */
+    CHOICE_WAYS = 8,       /* a set of ways is a bit mask */
+    CHOICE_CLASSES = 16,   /* size classes: 2 KiB to 4 KiB, .., 64 MiB and more */
+    CHOICE_MIN = 2 << 10,  /* bytes of the smallest operation that has a choice */
+    CHOICE_STEADY = 128,   /* minimum calls of a span in which nothing is tried */
+    CHOICE_ALIKE = 3,      /* classes above a class in which its ways most likely compare as they do there */
+    CHOICE_ALIKE_FROM = 7, /* the lowest such class: 256 KiB */
+    CHOICE_TEXT = 512      /* capacity for an explanation */
 };
 
 struct choice {

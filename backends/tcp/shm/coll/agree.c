@@ -126,12 +126,24 @@ static uint64_t time_work(const struct coll_segment *segment, const struct coll_
 
 /* ---- spans ------------------------------------------------------------------------------------------------- */
 
+/* Returns the way that a size class begins with: the usual one, or that of the next lower class which has kept one, if
+ * the ways most likely compare as they do there.  All ranks know it, because they have made the same calls. */
+static int first_way(const struct coll_segment *segment, const struct coll_op *op)
+{
+    int class = size_class(segment, op->class);
+    for (int below = 1; below <= CHOICE_ALIKE && class - below >= CHOICE_ALIKE_FROM; below++) {
+        int kept = op->class[-below].kept;
+        if (kept > 0) return (op->ways >> (kept - 1) & 1) != 0 ? kept - 1 : op->usual;
+    }
+    return op->usual;
+}
+
 void coll_agree_start(const struct coll_segment *segment, struct coll_op *op)
 {
     struct coll_class *class = op->class;
     if (class->calls == 0) {
-        class->end = (uint64_t)short_span(segment, op, op->usual);
-        class->way = class->measured.way = op->usual;
+        class->way = class->measured.way = (uint8_t)first_way(segment, op);
+        class->end = (uint64_t)short_span(segment, op, class->way);
         choice_start(&class->measured, size_class(segment, class), sizeof *class);
     }
     use_way(segment, op);
@@ -143,13 +155,15 @@ void coll_agree_start(const struct coll_segment *segment, struct coll_op *op)
     op->agrees = op->left == 0 || (leads && op->left == 1) || (times && class->measured.times == 0);
 }
 
-static void adopt(const struct coll_segment *segment, struct coll_class *class)
+static void adopt(const struct coll_segment *segment, const struct coll_op *op)
 {
+    struct coll_class *class = op->class;
     /* acquire: pairs with publish */
     uint64_t word = atomic_load_explicit(word_of(segment, class), memory_order_acquire), end = word >> WAY_BITS;
     /* Rank 0 is faulty if the span has ended already.  Then the operation fails later, or the word is of no use. */
     class->end = end >= class->calls ? end : class->calls + CHOICE_STEADY;
     class->way = (uint8_t)(word & (CHOICE_WAYS - 1));
+    if (class->end - class->calls > (uint64_t)short_span(segment, op, class->way)) class->kept = class->way + 1;
 }
 
 /* True if the operation should take the cores' time rather than the shortest time.  The ranks of a large asynchronous
@@ -188,7 +202,7 @@ void coll_agree(const struct coll_segment *segment, struct coll_op *op)
 {
     op->agrees = false;
     if (op->left == 0) {
-        adopt(segment, op->class);
+        adopt(segment, op);
     } else if (op->left > 1) {
         op->begin_ns = segment->host->now_ns();
     } else {

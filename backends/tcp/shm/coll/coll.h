@@ -103,6 +103,7 @@ enum coll_path {
 struct coll_class {
     uint64_t calls, end;    /* calls so far; the first call after the current span */
     uint8_t way;            /* the way of the current span */
+    uint8_t kept;           /* 1 + the way of the latest long span, which was the best one then; 0: none so far */
     struct choice measured; /* rank 0 */
 };
 
