@@ -71,10 +71,15 @@ static int short_span(const struct coll_segment *segment, const struct coll_op *
     return pass_of(&taken) + timed_calls(segment, &taken);
 }
 
-/* The way may have been published for calls that can take other ways. */
+/* Returns the way, or the usual one if the operation cannot take it: it may come from calls that can take others. */
+static int possible_way(const struct coll_op *op, int way)
+{
+    return (op->ways >> way & 1) != 0 ? way : op->usual;
+}
+
 static void use_way(const struct coll_segment *segment, struct coll_op *op)
 {
-    int way = (op->ways >> op->class->way & 1) != 0 ? op->class->way : op->usual;
+    int way = possible_way(op, op->class->way);
     if (way != op->way) coll_use_way(segment, op, way);
 }
 
@@ -133,7 +138,7 @@ static int first_way(const struct coll_segment *segment, const struct coll_op *o
     int class = size_class(segment, op->class);
     for (int below = 1; below <= CHOICE_ALIKE && class - below >= CHOICE_ALIKE_FROM; below++) {
         int kept = op->class[-below].kept;
-        if (kept > 0) return (op->ways >> (kept - 1) & 1) != 0 ? kept - 1 : op->usual;
+        if (kept > 0) return possible_way(op, kept - 1);
     }
     return op->usual;
 }
