@@ -195,11 +195,11 @@ static void test_starts_from_the_next_class(void **state)
 {
     struct choice classes[CHOICE_CLASSES] = {0};
     (void)state;
-    classes[CHOICE_ALIKE_FROM] = (struct choice){.ns = {4000, 900}, .rounds = {1, 1}, .calls = 100};
-    classes[CHOICE_ALIKE_FROM + 1] = (struct choice){.ns = {9000}, .rounds = {1}, .calls = SPAN_MIN};
+    classes[CHOICE_ALIKE_FROM] = (struct choice){.ns = {4000, 900}, .rounds = {1, 1}, .is_timed = true};
+    classes[CHOICE_ALIKE_FROM + 1] = (struct choice){.ns = {9000}, .rounds = {1}};
     choice_start(&classes[CHOICE_ALIKE_FROM + 2], CHOICE_ALIKE_FROM + 2, sizeof *classes);
     assert_int_equal(classes[CHOICE_ALIKE_FROM + 2].ns[0], 16000);
-    classes[CHOICE_ALIKE_FROM + 1] = (struct choice){.ns = {9000, 1500}, .rounds = {1, 1}, .calls = SPAN_MIN + 1};
+    classes[CHOICE_ALIKE_FROM + 1] = (struct choice){.ns = {9000, 1500}, .rounds = {1, 1}, .is_timed = true};
     choice_start(&classes[CHOICE_ALIKE_FROM + 2], CHOICE_ALIKE_FROM + 2, sizeof *classes);
     assert_int_equal(classes[CHOICE_ALIKE_FROM + 2].ns[0], 18000);
 }

@@ -5,15 +5,13 @@
 enum {
     ROUNDS = 3,           /* spans for which each way is timed in a calibration */
     SPAN_MAX = 8,         /* calls of a short span of small operations */
-    SPAN_MIN = 4,         /* of large ones */
+    SPAN_MIN = 2,         /* of large ones, of which the first is not timed */
     SPAN_BYTES = 1 << 20, /* bytes that a short span moves, between these limits */
     REPAY = 16,           /* calls of the best way for each call's time that another one has taken longer */
     TRY_FIRST = 1000,     /* calls from a calibration to the first trial */
     TRY_LAST = 16000,     /* maximum calls between two trials, and between two calibrations */
     FAR_TURNS = 8         /* every eighth trial is of a way that is FAR slower */
 };
-
-_Static_assert(SPAN_MIN >= 4, "a span has a call that is not timed, and two whose work is not counted: see agree.c");
 
 /* Ratios of two times, in eighths. */
 enum {
@@ -79,6 +77,7 @@ static void calibrate(struct choice *choice, uint64_t ns)
 {
     uint64_t *known = &choice->ns[choice->way], *longest = &choice->longest[choice->way];
     int rounds = ++choice->rounds[choice->way];
+    choice->is_timed = true;
     if (rounds == 1)
         *known = *longest = ns;
     else if (rounds == 2 && ns > *known)
@@ -111,14 +110,15 @@ void choice_start(struct choice *choice, int class, size_t stride)
 {
     for (int below = 1; below <= CHOICE_ALIKE && class - below >= CHOICE_ALIKE_FROM; below++) {
         const struct choice *smaller = (const void *)((const char *)choice - (size_t)below * stride);
-        int best = find_best(smaller, ~0u), first_span = choice_short_span(class - below);
-        if (best < 0 || smaller->calls <= (uint64_t)first_span) continue; /* nothing has been timed there */
+        if (!smaller->is_timed) continue;
+        int best = find_best(smaller, ~0u);
         for (int i = 0; i < CHOICE_WAYS; i++) {
             if (!exceeds(smaller->ns[i], smaller->ns[best], FAR)) continue;
             choice->ns[i] = choice->longest[i] = smaller->ns[i] << below;
             choice->rounds[i] = 1;
         }
         choice->trials = FAR_TURNS - 2; /* the first trial is of such a way */
+        choice->way = (uint8_t)best;
         return;
     }
 }

@@ -33,6 +33,7 @@ struct choice {
     uint8_t way;                   /* the way of the current span */
     uint8_t tried;                 /* the way that was tried last */
     uint8_t trials;                /* how often there was a trial */
+    bool is_timed;                 /* a way has been timed; estimates may also come from a lower class */
     uint64_t doubted_ns; /* a time much longer than the estimate, which the next span confirms or not; 0: none */
     uint64_t calls, trial_at, restart_at; /* calls so far; when the next trial is due, and a calibration allowed */
     uint32_t trial_gap, restart_gap;      /* calls from that to the next one */
@@ -44,13 +45,13 @@ static inline int choice_class(size_t bytes)
     return c < CHOICE_CLASSES ? c : CHOICE_CLASSES - 1;
 }
 
-/* Returns the calls of a short span of a size class.  Collectives time that many calls at the end of every span, but
- * not the first and the last one of these. */
+/* Returns the calls of a short span of a size class, at least 2. */
 int choice_short_span(int class);
 
-/* Starts the choice of a size class: ways that take far longer than the best one in a lower class are not timed in its
- * calibration.  That is the next lower class in which a way has been timed, if it is at most three classes below, and
- * at least 256 KiB, where bytes count more than calls.  `stride`: the distance of two classes' choices in memory. */
+/* Starts the choice of a size class: its first way becomes the best one of a lower class, and ways that take far longer
+ * there are not timed in its calibration.  That is the next lower class in which a way has been timed, if it is at most
+ * three classes below, and at least 256 KiB, where bytes count more than calls.  `stride`: the distance of two classes'
+ * choices in memory. */
 void choice_start(struct choice *choice, int class, size_t stride);
 
 /* Adds the time of a call in the current span. */

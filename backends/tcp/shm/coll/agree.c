@@ -18,12 +18,15 @@
 enum {
     WAY_BITS = 3,         /* of a word; the end of the span follows */
     TIMED_MAX = 15,       /* maximum calls of a span that may be timed, of small operations */
+    SPAN_MIN = 4,         /* minimum calls of a span */
+    REPAY = 16,           /* short spans of the way of a lower class before others are timed */
     UNCOUNTED = 2,        /* last calls of a span, whose work rank 0 does not await */
     BESIDE_MIN = 1 << 20, /* minimum bytes of an operation that leaves the cores to the program */
     BESIDE = COLL_WAY(COLL_DIRECT, 0)
 };
 
 _Static_assert(CHOICE_WAYS == 1 << WAY_BITS, "a way fits its bits");
+_Static_assert(SPAN_MIN > UNCOUNTED + 1, "the work of at least one call is counted, and not that of the first one");
 
 struct coll_class *coll_class_of(const struct coll_segment *segment, const struct coll_op *op)
 {
@@ -52,11 +55,13 @@ static int pass_of(const struct coll_op *op)
     return op->parts > 0 ? COLL_FRAGMENTS * COLL_PARTS / op->parts : 1;
 }
 
-/* Returns the calls at the end of a span that may be timed.  Rank 0 begins them when the others have caught up.  If it
- * can run far ahead then, they are more, because at first the others wait for its data. */
+/* Returns the calls at the end of a span that may be timed: all of a short span but the first one.  Rank 0 begins them
+ * when the others have caught up.  If it can run far ahead then, they are more, because at first the others wait for
+ * its data. */
 static int timed_calls(const struct coll_segment *segment, const struct coll_op *op)
 {
-    int least = choice_short_span(size_class(segment, op->class)) - 1, more = pass_of(op) / 4;
+    int shortest = choice_short_span(size_class(segment, op->class)), more = pass_of(op) / 4;
+    int least = (shortest > SPAN_MIN ? shortest : SPAN_MIN) - 1;
     int calls = more > least && !measures_work(segment) ? more : least;
     return calls < TIMED_MAX ? calls : TIMED_MAX;
 }
@@ -131,26 +136,30 @@ static uint64_t time_work(const struct coll_segment *segment, const struct coll_
 
 /* ---- spans ------------------------------------------------------------------------------------------------- */
 
-/* Returns the way that a size class begins with: the usual one, or that of the next lower class which has kept one, if
- * the ways most likely compare as they do there.  All ranks know it, because they have made the same calls. */
-static int first_way(const struct coll_segment *segment, const struct coll_op *op)
+/* Returns the way that the next lower class which has kept one has kept, if the ways most likely compare here as they
+ * do there, or -1.  All ranks find the same one, because they have made the same calls. */
+static int kept_below(const struct coll_segment *segment, const struct coll_op *op)
 {
     int class = size_class(segment, op->class);
-    for (int below = 1; below <= CHOICE_ALIKE && class - below >= CHOICE_ALIKE_FROM; below++) {
-        int kept = op->class[-below].kept;
-        if (kept > 0) return possible_way(op, kept - 1);
-    }
-    return op->usual;
+    for (int below = 1; below <= CHOICE_ALIKE && class - below >= CHOICE_ALIKE_FROM; below++)
+        if (op->class[-below].kept > 0) return op->class[-below].kept - 1;
+    return -1;
+}
+
+/* Begins a size class with the usual way, or with that of a lower class. */
+static void start_class(const struct coll_segment *segment, const struct coll_op *op)
+{
+    struct coll_class *class = op->class;
+    int kept = kept_below(segment, op), way = kept < 0 ? op->usual : possible_way(op, kept);
+    choice_start(&class->measured, size_class(segment, class), sizeof *class);
+    class->way = class->measured.way = (uint8_t)way;
+    class->end = (uint64_t)short_span(segment, op, way);
 }
 
 void coll_agree_start(const struct coll_segment *segment, struct coll_op *op)
 {
     struct coll_class *class = op->class;
-    if (class->calls == 0) {
-        class->way = class->measured.way = (uint8_t)first_way(segment, op);
-        class->end = (uint64_t)short_span(segment, op, class->way);
-        choice_start(&class->measured, size_class(segment, class), sizeof *class);
-    }
+    if (class->calls == 0) start_class(segment, op);
     use_way(segment, op);
     op->left = class->end - class->calls;
     uint64_t timed = op->left <= TIMED_MAX ? (uint64_t)timed_calls(segment, op) : 0; /* most calls are not */
@@ -184,22 +193,25 @@ static bool leaves_cores(const struct coll_segment *segment, const struct coll_o
 static void publish(const struct coll_segment *segment, const struct coll_op *op)
 {
     struct coll_class *class = op->class;
+    struct choice *measured = &class->measured;
+    /* A program may make few of so large calls, and the way of a lower class is most likely the best one. */
+    bool repays = measured->calls == 0 && kept_below(segment, op) >= 0 && !leaves_cores(segment, op);
     if (measures_work(segment)) {
         uint64_t counted = (uint64_t)(timed_calls(segment, op) - UNCOUNTED);
-        choice_add(&class->measured, (int64_t)(time_work(segment, class) / counted));
+        choice_add(measured, (int64_t)(time_work(segment, class) / counted));
     } else {
         int64_t waited_ns = segment->host->now_ns() - op->begin_ns;
-        if (waited_ns > 0) class->measured.sum_ns += (uint64_t)waited_ns; /* for the work of the timed calls */
+        if (waited_ns > 0) measured->sum_ns += (uint64_t)waited_ns; /* for the work of the timed calls */
     }
-    int ended = short_span(segment, op, class->measured.way);
-    int length = choice_end_span(&class->measured, op->ways, ended);
+    int ended = short_span(segment, op, measured->way);
+    int length = choice_end_span(measured, op->ways, ended);
     if (length == ended) { /* a short one, maybe of another way */
-        length = short_span(segment, op, class->measured.way);
-        class->measured.calls += (uint64_t)(length - ended);
+        length = short_span(segment, op, measured->way) * (repays ? REPAY : 1);
+        measured->calls += (uint64_t)(length - ended);
     }
-    if (leaves_cores(segment, op)) class->measured.way = BESIDE;
+    if (leaves_cores(segment, op)) measured->way = BESIDE;
     /* release: pairs with adopt */
-    atomic_store_explicit(word_of(segment, class), (class->end + (uint64_t)length) << WAY_BITS | class->measured.way,
+    atomic_store_explicit(word_of(segment, class), (class->end + (uint64_t)length) << WAY_BITS | measured->way,
                           memory_order_release);
 }
 
