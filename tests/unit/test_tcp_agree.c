@@ -326,6 +326,44 @@ static void test_learns_from_a_smaller_class(void **state)
     ends_open_and_run(end, run_larger);
 }
 
+/* Makes calls of 512 KiB until the second span begins, after the first one of which the lower class keeps a way.
+ * Returns the calls of the second span. */
+static int second_span(int kept_before, int kept_after)
+{
+    struct end end[2];
+    struct coll_segment coll;
+    struct coll_op op = {.kind = TUTTI_BROADCAST, .in_bytes = 512 << 10, .bytes = 512 << 10};
+    ends_open(end, 2);
+    coll_open(&coll, &end[0].shm, COLL_FIRST, 0, 2, (int32_t[]){0, 1});
+    op.ways = 1u << COLL_WAY(COLL_PIPELINED, 0) | 1u << COLL_WAY(COLL_DIRECT, 0);
+    op.usual = COLL_WAY(COLL_PIPELINED, 0);
+    op.class = coll_class_of(&coll, &op);
+    op.class[-1].kept = (uint8_t)(kept_before + 1);
+    for (int i = 0; i <= SPAN_MIN; i++) {
+        coll_agree_start(&coll, &op);
+        op.class[-1].kept = (uint8_t)(kept_after + 1);
+        if (op.agrees) coll_agree(&coll, &op);
+        op.class->calls++;
+    }
+    int length = (int)op.class->end - SPAN_MIN;
+    assert_int_equal(op.class->kept, 0); /* nothing has been timed yet */
+    coll_close(&coll);
+    ends_close(end, 2);
+    return length;
+}
+
+/* Only a way that has been learned is taken for many calls. */
+static void test_second_span(void **state)
+{
+    enum { USUAL = COLL_WAY(COLL_PIPELINED, 0), OTHER = COLL_WAY(COLL_DIRECT, 0) };
+    (void)state;
+    assert_int_equal(second_span(-1, -1), SPAN_MIN);
+    assert_int_equal(second_span(OTHER, OTHER), SPAN_MIN * REPAY);
+    assert_int_equal(second_span(USUAL, USUAL), SPAN_MIN * REPAY);
+    assert_int_equal(second_span(-1, OTHER), SPAN_MIN);
+    assert_int_equal(second_span(OTHER, USUAL), SPAN_MIN);
+}
+
 /* A word that no correct rank publishes leads to a possible way and a later span. */
 static void test_a_faulty_word(void **state)
 {
@@ -357,7 +395,7 @@ int main(void)
         cmocka_unit_test(test_both_take_the_same_way), cmocka_unit_test(test_takes_the_fastest),
         cmocka_unit_test(test_leaves_cores),           cmocka_unit_test(test_learns_from_a_smaller_class),
         cmocka_unit_test(test_a_faulty_word),          cmocka_unit_test(test_compares_work),
-        cmocka_unit_test(test_a_faulty_count),
+        cmocka_unit_test(test_a_faulty_count),         cmocka_unit_test(test_second_span),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

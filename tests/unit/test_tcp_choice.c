@@ -172,20 +172,20 @@ static void test_starts_from_a_smaller_class(void **state)
     int count[3];
     (void)state;
     call(&classes[SMALL - 1], ALL, small, 500, count);
-    choice_start(&classes[SMALL], SMALL, sizeof *classes);
+    choice_start(&classes[SMALL], ALL, SMALL, sizeof *classes);
     assert_int_equal(classes[SMALL].ns[2], 0); /* calls count more than bytes there */
     call(&classes[SMALL], ALL, small, 500, count);
-    choice_start(&classes[LARGE + 1], LARGE + 1, sizeof *classes);
+    choice_start(&classes[LARGE + 1], ALL, LARGE + 1, sizeof *classes);
     assert_int_equal(classes[LARGE + 1].ns[2], 0); /* four classes below */
 
-    choice_start(large, LARGE, sizeof *classes);
+    choice_start(large, ALL, LARGE, sizeof *classes);
     assert_true(large->ns[0] == 0 && large->ns[1] == 0 && large->ns[2] > 30000);
     call(large, ALL, alike, 500, count);
     assert_int_equal(large->way, 1);
     assert_int_equal(count[2], 0);
 
     *large = (struct choice){0};
-    choice_start(large, LARGE, sizeof *classes);
+    choice_start(large, ALL, LARGE, sizeof *classes);
     call(large, ALL, other, 2 * TRY_FIRST, count); /* the way is tried, and is the fastest here */
     assert_int_equal(large->way, 2);
 }
@@ -197,10 +197,10 @@ static void test_starts_from_the_next_class(void **state)
     (void)state;
     classes[CHOICE_ALIKE_FROM] = (struct choice){.ns = {4000, 900}, .rounds = {1, 1}, .is_timed = true};
     classes[CHOICE_ALIKE_FROM + 1] = (struct choice){.ns = {9000}, .rounds = {1}};
-    choice_start(&classes[CHOICE_ALIKE_FROM + 2], CHOICE_ALIKE_FROM + 2, sizeof *classes);
+    choice_start(&classes[CHOICE_ALIKE_FROM + 2], ALL, CHOICE_ALIKE_FROM + 2, sizeof *classes);
     assert_int_equal(classes[CHOICE_ALIKE_FROM + 2].ns[0], 16000);
     classes[CHOICE_ALIKE_FROM + 1] = (struct choice){.ns = {9000, 1500}, .rounds = {1, 1}, .is_timed = true};
-    choice_start(&classes[CHOICE_ALIKE_FROM + 2], CHOICE_ALIKE_FROM + 2, sizeof *classes);
+    choice_start(&classes[CHOICE_ALIKE_FROM + 2], ALL, CHOICE_ALIKE_FROM + 2, sizeof *classes);
     assert_int_equal(classes[CHOICE_ALIKE_FROM + 2].ns[0], 18000);
 }
 
@@ -218,6 +218,22 @@ static void test_longest_is_left_out(void **state)
     choice_add(&choice, 1999);
     choice_end_span(&choice, 1, 4);
     assert_int_equal(choice.ns[0], 1000);
+}
+
+/* A way whose only time of its first round was that of an interruption is timed once more. */
+static void test_interrupted_round(void **state)
+{
+    struct choice choice = {0};
+    bool interrupted = false;
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        bool interrupts = choice.way == 1 && !interrupted;
+        choice_add(&choice, interrupts ? 5000 : choice.way == 1 ? 400 : 600);
+        interrupted |= interrupts;
+        choice_end_span(&choice, 3, SPAN_MIN);
+    }
+    assert_true(interrupted);
+    assert_int_equal(choice.way, 1);
 }
 
 static void test_ways_differ(void **state)
@@ -272,6 +288,7 @@ int main(void)
         cmocka_unit_test(test_few_calls),
         cmocka_unit_test(test_repays),
         cmocka_unit_test(test_long_short_spans),
+        cmocka_unit_test(test_interrupted_round),
         cmocka_unit_test(test_far_slower_ones_are_rare),
         cmocka_unit_test(test_one_long_time_changes_nothing),
         cmocka_unit_test(test_a_change_is_noticed),

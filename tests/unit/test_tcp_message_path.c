@@ -159,6 +159,8 @@ static void test_a_larger_class(void **state)
     path_ns[TRANSPORT_WRITE] = 5000; /* not the usual path */
     count(200, 1 << 20, true, TRANSPORT_WRITE);
     assert_int_equal(count(4, 8 << 20, true, TRANSPORT_WRITE), 4);
+    count(40, 4 << 20, false, TRANSPORT_READ); /* no FIFO, so it has no time */
+    assert_int_equal(peer.messages[choice_class(4 << 20)].measured.ns[TRANSPORT_WRITE], 0);
 }
 
 /* A sender that is not blocked does not copy through the FIFO, whatever the blocked ones found. */

@@ -7,6 +7,7 @@ enum {
     SPAN_MAX = 8,         /* calls of a short span of small operations */
     SPAN_MIN = 2,         /* of large ones, of which the first is not timed */
     SPAN_BYTES = 1 << 20, /* bytes that a short span moves, between these limits */
+    MEAN_OF = 2,          /* times that all count */
     REPAY = 16,           /* calls of the best way for each call's time that another one has taken longer */
     TRY_FIRST = 1000,     /* calls from a calibration to the first trial */
     TRY_LAST = 16000,     /* maximum calls between two trials, and between two calibrations */
@@ -67,6 +68,7 @@ static void restart(struct choice *choice)
     for (int i = 0; i < CHOICE_WAYS; i++) choice->ns[i] = choice->rounds[i] = 0;
     choice->ns[choice->way] = choice->longest[choice->way] = ns;
     choice->rounds[choice->way] = 1;
+    choice->assumed = 0;
     choice->trial_gap = 0;
     choice->trial_at = postpone(choice, &choice->trial_gap);
     choice->restart_at = postpone(choice, &choice->restart_gap);
@@ -106,7 +108,7 @@ static void update(struct choice *choice, uint64_t ns, bool is_best)
 
 /* An estimate counts as a first round.  The others are not taken over: a best way that is slower than assumed would be
  * taken until three spans have shown that. */
-void choice_start(struct choice *choice, int class, size_t stride)
+void choice_start(struct choice *choice, unsigned ways, int class, size_t stride)
 {
     for (int below = 1; below <= CHOICE_ALIKE && class - below >= CHOICE_ALIKE_FROM; below++) {
         const struct choice *smaller = (const void *)((const char *)choice - (size_t)below * stride);
@@ -116,29 +118,33 @@ void choice_start(struct choice *choice, int class, size_t stride)
             if (!exceeds(smaller->ns[i], smaller->ns[best], FAR)) continue;
             choice->ns[i] = choice->longest[i] = smaller->ns[i] << below;
             choice->rounds[i] = 1;
+            choice->assumed |= (uint8_t)(1u << i);
         }
         choice->trials = FAR_TURNS - 2; /* the first trial is of such a way */
-        choice->way = (uint8_t)best;
+        int first = find_best(smaller, ways);
+        if (first >= 0) choice->way = (uint8_t)first;
         return;
     }
 }
 
 /* ---- picking ----------------------------------------------------------------------------------------------- */
 
-/* True if the calibration times the way once more. */
-static bool is_open(const struct choice *choice, int way, uint64_t best_ns)
+/* True if the calibration times the way once more.  `rough`: the mean time of a round includes the longest one. */
+static bool is_open(const struct choice *choice, int way, uint64_t best_ns, bool rough)
 {
     int rounds = choice->rounds[way];
     if (rounds == 0) return true;
+    if (rounds == 1 && rough && !has(choice->assumed, way)) return true; /* the call may have been interrupted */
     return rounds < ROUNDS && !exceeds(choice->ns[way], best_ns, rounds == 1 ? NEAR : CLOSE);
 }
 
 /* Returns the way that the calibration times next, or -1 at its end. */
-static int find_open(const struct choice *choice, unsigned ways, uint64_t best_ns)
+static int find_open(const struct choice *choice, unsigned ways, uint64_t best_ns, bool rough)
 {
     int open = -1;
     for (int i = 0; i < CHOICE_WAYS; i++)
-        if (has(ways, i) && is_open(choice, i, best_ns) && (open < 0 || choice->rounds[i] < choice->rounds[open]))
+        if (has(ways, i) && is_open(choice, i, best_ns, rough) &&
+            (open < 0 || choice->rounds[i] < choice->rounds[open]))
             open = i;
     return open;
 }
@@ -168,11 +174,12 @@ void choice_add(struct choice *choice, int64_t ns)
     choice->times++;
 }
 
-/* Returns the mean time of the span's calls without the longest one, which may have been interrupted. */
+/* Returns the mean time of the span's calls, if they are more than MEAN_OF without the longest one, which may have been
+ * interrupted. */
 static uint64_t take_mean(struct choice *choice)
 {
     uint64_t sum = choice->sum_ns, n = (uint64_t)choice->times;
-    if (n > 2) sum -= choice->largest_ns, n--;
+    if (n > MEAN_OF) sum -= choice->largest_ns, n--;
     choice->sum_ns = choice->largest_ns = 0;
     choice->times = 0;
     return n > 0 ? sum / n : NS_MAX;
@@ -202,7 +209,7 @@ static int span_of_best(uint64_t ns, uint64_t best_ns, int shortest)
 int choice_end_span(struct choice *choice, unsigned ways, int shortest)
 {
     int way = choice->way, best = find_best(choice, ways), length = shortest;
-    bool is_first = choice->calls == 0;
+    bool is_first = choice->calls == 0, rough = choice->times <= MEAN_OF;
     uint64_t ns = take_mean(choice);
     if (is_first) { /* memory is new, and ranks that have slept may still share a core */
         choice->calls = (uint64_t)shortest;
@@ -214,7 +221,7 @@ int choice_end_span(struct choice *choice, unsigned ways, int shortest)
         update(choice, ns, way == best);
     if (choice->doubted_ns == 0) {
         best = find_best(choice, ways);
-        int open = find_open(choice, ways, best < 0 ? 0 : choice->ns[best]), other = open;
+        int open = find_open(choice, ways, best < 0 ? 0 : choice->ns[best], rough), other = open;
         if (best < 0) best = open; /* other calls of this class could take other ways */
         if (other < 0) other = find_trial(choice, ways, best);
         if (other != best && way != best) other = -1; /* the others take a small part of the calls */

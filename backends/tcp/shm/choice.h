@@ -33,7 +33,8 @@ struct choice {
     uint8_t way;                   /* the way of the current span */
     uint8_t tried;                 /* the way that was tried last */
     uint8_t trials;                /* how often there was a trial */
-    bool is_timed;                 /* a way has been timed; estimates may also come from a lower class */
+    uint8_t assumed;               /* the ways whose estimates come from a lower class: a set, at first */
+    bool is_timed;                 /* a way has been timed */
     uint64_t doubted_ns; /* a time much longer than the estimate, which the next span confirms or not; 0: none */
     uint64_t calls, trial_at, restart_at; /* calls so far; when the next trial is due, and a calibration allowed */
     uint32_t trial_gap, restart_gap;      /* calls from that to the next one */
@@ -48,11 +49,11 @@ static inline int choice_class(size_t bytes)
 /* Returns the calls of a short span of a size class, at least 2. */
 int choice_short_span(int class);
 
-/* Starts the choice of a size class: its first way becomes the best one of a lower class, and ways that take far longer
- * there are not timed in its calibration.  That is the next lower class in which a way has been timed, if it is at most
- * three classes below, and at least 256 KiB, where bytes count more than calls.  `stride`: the distance of two classes'
- * choices in memory. */
-void choice_start(struct choice *choice, int class, size_t stride);
+/* Starts the choice of a size class with the ways from which its first one is picked: that becomes the best one of a
+ * lower class, and ways that take far longer than the best one there are not timed in the calibration.  It is the next
+ * lower class in which a way has been timed, if it is at most three classes below, and at least 256 KiB, where bytes
+ * count more than calls.  `stride`: the distance of two classes' choices in memory. */
+void choice_start(struct choice *choice, unsigned ways, int class, size_t stride);
 
 /* Adds the time of a call in the current span. */
 void choice_add(struct choice *choice, int64_t ns);

@@ -136,7 +136,7 @@ enum transport_path shm_choose_path(struct shm *shm, int local_rank, const tutti
     } else if (messages != NULL) {
         if (messages->calls == 0) {
             messages->measured.way = (uint8_t)path;
-            choice_start(&messages->measured, choice_class(bytes), sizeof *messages);
+            choice_start(&messages->measured, paths, choice_class(bytes), sizeof *messages);
         }
         count_message(shm, messages, paths, bytes, blocked);
         int way = messages->measured.way;

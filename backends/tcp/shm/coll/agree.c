@@ -151,7 +151,7 @@ static void start_class(const struct coll_segment *segment, const struct coll_op
 {
     struct coll_class *class = op->class;
     int kept = kept_below(segment, op), way = kept < 0 ? op->usual : possible_way(op, kept);
-    choice_start(&class->measured, size_class(segment, class), sizeof *class);
+    choice_start(&class->measured, op->ways, size_class(segment, class), sizeof *class);
     class->way = class->measured.way = (uint8_t)way;
     class->end = (uint64_t)short_span(segment, op, way);
 }
@@ -177,7 +177,9 @@ static void adopt(const struct coll_segment *segment, const struct coll_op *op)
     /* Rank 0 is faulty if the span has ended already.  Then the operation fails later, or the word is of no use. */
     class->end = end >= class->calls ? end : class->calls + CHOICE_STEADY;
     class->way = (uint8_t)(word & (CHOICE_WAYS - 1));
-    if (class->end - class->calls > (uint64_t)short_span(segment, op, class->way)) class->kept = class->way + 1;
+    bool is_long = class->end - class->calls > (uint64_t)short_span(segment, op, class->way);
+    if (is_long && class->is_timed) class->kept = class->way + 1;
+    class->is_timed = true;
 }
 
 /* True if the operation should take the cores' time rather than the shortest time.  The ranks of a large asynchronous
@@ -195,7 +197,7 @@ static void publish(const struct coll_segment *segment, const struct coll_op *op
     struct coll_class *class = op->class;
     struct choice *measured = &class->measured;
     /* A program may make few of so large calls, and the way of a lower class is most likely the best one. */
-    bool repays = measured->calls == 0 && kept_below(segment, op) >= 0 && !leaves_cores(segment, op);
+    bool learned = measured->calls == 0 && kept_below(segment, op) == measured->way && !leaves_cores(segment, op);
     if (measures_work(segment)) {
         uint64_t counted = (uint64_t)(timed_calls(segment, op) - UNCOUNTED);
         choice_add(measured, (int64_t)(time_work(segment, class) / counted));
@@ -206,7 +208,7 @@ static void publish(const struct coll_segment *segment, const struct coll_op *op
     int ended = short_span(segment, op, measured->way);
     int length = choice_end_span(measured, op->ways, ended);
     if (length == ended) { /* a short one, maybe of another way */
-        length = short_span(segment, op, measured->way) * (repays ? REPAY : 1);
+        length = short_span(segment, op, measured->way) * (learned ? REPAY : 1);
         measured->calls += (uint64_t)(length - ended);
     }
     if (leaves_cores(segment, op)) measured->way = BESIDE;

@@ -103,7 +103,8 @@ enum coll_path {
 struct coll_class {
     uint64_t calls, end;    /* calls so far; the first call after the current span */
     uint8_t way;            /* the way of the current span */
-    uint8_t kept;           /* 1 + the way of the latest long span, which was the best one then; 0: none so far */
+    uint8_t kept;           /* 1 + the way of the latest long span that followed a timed one: the best one then; or 0 */
+    bool is_timed;          /* the first span, which does not count, has ended */
     struct choice measured; /* rank 0 */
 };
 
