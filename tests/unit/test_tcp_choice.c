@@ -195,13 +195,29 @@ static void test_starts_from_the_next_class(void **state)
 {
     struct choice classes[CHOICE_CLASSES] = {0};
     (void)state;
-    classes[CHOICE_ALIKE_FROM] = (struct choice){.ns = {4000, 900}, .rounds = {1, 1}, .is_timed = true};
+    classes[CHOICE_ALIKE_FROM] = (struct choice){.ns = {4000, 900}, .rounds = {1, 1}, .timed = 3};
     classes[CHOICE_ALIKE_FROM + 1] = (struct choice){.ns = {9000}, .rounds = {1}};
     choice_start(&classes[CHOICE_ALIKE_FROM + 2], ALL, CHOICE_ALIKE_FROM + 2, sizeof *classes);
     assert_int_equal(classes[CHOICE_ALIKE_FROM + 2].ns[0], 16000);
-    classes[CHOICE_ALIKE_FROM + 1] = (struct choice){.ns = {9000, 1500}, .rounds = {1, 1}, .is_timed = true};
+    classes[CHOICE_ALIKE_FROM + 1] = (struct choice){.ns = {9000, 1500}, .rounds = {1, 1}, .timed = 3};
     choice_start(&classes[CHOICE_ALIKE_FROM + 2], ALL, CHOICE_ALIKE_FROM + 2, sizeof *classes);
     assert_int_equal(classes[CHOICE_ALIKE_FROM + 2].ns[0], 18000);
+}
+
+/* An estimate from a lower class is not passed on to a higher one, which times the way again. */
+static void test_passes_on_what_was_timed(void **state)
+{
+    enum { FIRST = CHOICE_ALIKE_FROM };
+    struct choice classes[CHOICE_CLASSES] = {0};
+    (void)state;
+    classes[FIRST] = (struct choice){.ns = {1000, 4000}, .rounds = {3, 1}, .timed = 3};
+    choice_start(&classes[FIRST + 1], ALL, FIRST + 1, sizeof *classes);
+    assert_int_equal(classes[FIRST + 1].ns[1], 8000);
+    choice_end_span(&classes[FIRST + 1], 1, SPAN_MIN);
+    choice_add(&classes[FIRST + 1], 2000);
+    choice_end_span(&classes[FIRST + 1], 1, SPAN_MIN);
+    choice_start(&classes[FIRST + 2], ALL, FIRST + 2, sizeof *classes);
+    assert_int_equal(classes[FIRST + 2].ns[1], 0);
 }
 
 /* The longest time of a span does not count, if there are more than two. */
@@ -228,7 +244,8 @@ static void test_interrupted_round(void **state)
     (void)state;
     for (int i = 0; i < 20; i++) {
         bool interrupts = choice.way == 1 && !interrupted;
-        choice_add(&choice, interrupts ? 5000 : choice.way == 1 ? 400 : 600);
+        if (choice.way == 1) choice_add(&choice, interrupts ? 5000 : 400);
+        for (int k = 0; k < 4 && choice.way == 0; k++) choice_add(&choice, 600);
         interrupted |= interrupts;
         choice_end_span(&choice, 3, SPAN_MIN);
     }
@@ -274,7 +291,8 @@ static void test_prints(void **state)
     (void)state;
     choice_print(&choice, "measured", names, text, sizeof text);
     assert_string_equal(text, "; not measured yet");
-    choice.ns[0] = 12340, choice.ns[2] = 900;
+    choice.ns[0] = 12340, choice.ns[1] = 7000, choice.ns[2] = 900;
+    choice.timed = 5; /* that of b comes from a lower class */
     choice_print(&choice, "measured", names, text, sizeof text);
     assert_string_equal(text, "; measured: a 12.3 us, c 0.9 us");
     choice_print(&choice, "measured", names, shorter, sizeof shorter);
@@ -296,6 +314,7 @@ int main(void)
         cmocka_unit_test(test_first_span_does_not_count),
         cmocka_unit_test(test_starts_from_a_smaller_class),
         cmocka_unit_test(test_starts_from_the_next_class),
+        cmocka_unit_test(test_passes_on_what_was_timed),
         cmocka_unit_test(test_longest_is_left_out),
         cmocka_unit_test(test_ways_differ),
         cmocka_unit_test(test_sizes),

@@ -68,18 +68,20 @@ static void restart(struct choice *choice)
     for (int i = 0; i < CHOICE_WAYS; i++) choice->ns[i] = choice->rounds[i] = 0;
     choice->ns[choice->way] = choice->longest[choice->way] = ns;
     choice->rounds[choice->way] = 1;
-    choice->assumed = 0;
+    choice->rough &= (uint8_t)(1u << choice->way);
     choice->trial_gap = 0;
     choice->trial_at = postpone(choice, &choice->trial_gap);
     choice->restart_at = postpone(choice, &choice->restart_gap);
 }
 
-/* Records a time in a calibration.  The estimate is the shorter of two times, and the median of three. */
-static void calibrate(struct choice *choice, uint64_t ns)
+/* Records a time in a calibration.  The estimate is the shorter of two times, and the median of three.  `rough`: the
+ * time is the mean of so few that it includes the longest one. */
+static void calibrate(struct choice *choice, uint64_t ns, bool rough)
 {
     uint64_t *known = &choice->ns[choice->way], *longest = &choice->longest[choice->way];
     int rounds = ++choice->rounds[choice->way];
-    choice->is_timed = true;
+    choice->timed |= (uint8_t)(1u << choice->way);
+    if (rounds == 1 && rough) choice->rough |= (uint8_t)(1u << choice->way);
     if (rounds == 1)
         *known = *longest = ns;
     else if (rounds == 2 && ns > *known)
@@ -112,16 +114,14 @@ void choice_start(struct choice *choice, unsigned ways, int class, size_t stride
 {
     for (int below = 1; below <= CHOICE_ALIKE && class - below >= CHOICE_ALIKE_FROM; below++) {
         const struct choice *smaller = (const void *)((const char *)choice - (size_t)below * stride);
-        if (!smaller->is_timed) continue;
-        int best = find_best(smaller, ~0u);
+        if (smaller->timed == 0) continue;
+        int best = find_best(smaller, smaller->timed), first = find_best(smaller, smaller->timed & ways);
         for (int i = 0; i < CHOICE_WAYS; i++) {
-            if (!exceeds(smaller->ns[i], smaller->ns[best], FAR)) continue;
+            if (!has(smaller->timed, i) || !exceeds(smaller->ns[i], smaller->ns[best], FAR)) continue;
             choice->ns[i] = choice->longest[i] = smaller->ns[i] << below;
             choice->rounds[i] = 1;
-            choice->assumed |= (uint8_t)(1u << i);
         }
         choice->trials = FAR_TURNS - 2; /* the first trial is of such a way */
-        int first = find_best(smaller, ways);
         if (first >= 0) choice->way = (uint8_t)first;
         return;
     }
@@ -129,22 +129,21 @@ void choice_start(struct choice *choice, unsigned ways, int class, size_t stride
 
 /* ---- picking ----------------------------------------------------------------------------------------------- */
 
-/* True if the calibration times the way once more.  `rough`: the mean time of a round includes the longest one. */
-static bool is_open(const struct choice *choice, int way, uint64_t best_ns, bool rough)
+/* True if the calibration times the way once more. */
+static bool is_open(const struct choice *choice, int way, uint64_t best_ns)
 {
     int rounds = choice->rounds[way];
     if (rounds == 0) return true;
-    if (rounds == 1 && rough && !has(choice->assumed, way)) return true; /* the call may have been interrupted */
+    if (rounds == 1 && has(choice->rough, way)) return true; /* a call may have been interrupted */
     return rounds < ROUNDS && !exceeds(choice->ns[way], best_ns, rounds == 1 ? NEAR : CLOSE);
 }
 
 /* Returns the way that the calibration times next, or -1 at its end. */
-static int find_open(const struct choice *choice, unsigned ways, uint64_t best_ns, bool rough)
+static int find_open(const struct choice *choice, unsigned ways, uint64_t best_ns)
 {
     int open = -1;
     for (int i = 0; i < CHOICE_WAYS; i++)
-        if (has(ways, i) && is_open(choice, i, best_ns, rough) &&
-            (open < 0 || choice->rounds[i] < choice->rounds[open]))
+        if (has(ways, i) && is_open(choice, i, best_ns) && (open < 0 || choice->rounds[i] < choice->rounds[open]))
             open = i;
     return open;
 }
@@ -216,12 +215,12 @@ int choice_end_span(struct choice *choice, unsigned ways, int shortest)
         return shortest;
     }
     if (choice->rounds[way] < ROUNDS)
-        calibrate(choice, ns);
+        calibrate(choice, ns, rough);
     else
         update(choice, ns, way == best);
     if (choice->doubted_ns == 0) {
         best = find_best(choice, ways);
-        int open = find_open(choice, ways, best < 0 ? 0 : choice->ns[best], rough), other = open;
+        int open = find_open(choice, ways, best < 0 ? 0 : choice->ns[best]), other = open;
         if (best < 0) best = open; /* other calls of this class could take other ways */
         if (other < 0) other = find_trial(choice, ways, best);
         if (other != best && way != best) other = -1; /* the others take a small part of the calls */
@@ -234,14 +233,14 @@ int choice_end_span(struct choice *choice, unsigned ways, int shortest)
 
 void choice_print(const struct choice *choice, const char *what, const char *const *name, char *text, size_t capacity)
 {
-    if (find_best(choice, ~0u) < 0) {
+    if (choice->timed == 0) {
         snprintf(text, capacity, "; not %s yet", what);
         return;
     }
     int length = snprintf(text, capacity, "; %s: ", what);
     const char *separator = "";
     for (int i = 0; i < CHOICE_WAYS && length >= 0 && (size_t)length < capacity; i++) {
-        if (choice->ns[i] == 0) continue;
+        if (choice->ns[i] == 0 || !has(choice->timed, i)) continue;
         text += length;
         capacity -= (size_t)length;
         length = snprintf(text, capacity, "%s%s %.1f us", separator, name[i], (double)choice->ns[i] / 1000);

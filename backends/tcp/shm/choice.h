@@ -33,8 +33,8 @@ struct choice {
     uint8_t way;                   /* the way of the current span */
     uint8_t tried;                 /* the way that was tried last */
     uint8_t trials;                /* how often there was a trial */
-    uint8_t assumed;               /* the ways whose estimates come from a lower class: a set, at first */
-    bool is_timed;                 /* a way has been timed */
+    uint8_t timed;                 /* the set of ways that have been timed; other estimates are of a lower class */
+    uint8_t rough;                 /* those whose first round had at most two times */
     uint64_t doubted_ns; /* a time much longer than the estimate, which the next span confirms or not; 0: none */
     uint64_t calls, trial_at, restart_at; /* calls so far; when the next trial is due, and a calibration allowed */
     uint32_t trial_gap, restart_gap;      /* calls from that to the next one */
@@ -50,7 +50,7 @@ static inline int choice_class(size_t bytes)
 int choice_short_span(int class);
 
 /* Starts the choice of a size class with the ways from which its first one is picked: that becomes the best one of a
- * lower class, and ways that take far longer than the best one there are not timed in the calibration.  It is the next
+ * lower class, and ways that took far longer than the best one there are not timed in the calibration.  It is the next
  * lower class in which a way has been timed, if it is at most three classes below, and at least 256 KiB, where bytes
  * count more than calls.  `stride`: the distance of two classes' choices in memory. */
 void choice_start(struct choice *choice, unsigned ways, int class, size_t stride);
@@ -62,8 +62,8 @@ void choice_add(struct choice *choice, int64_t ns);
  * span in calls, at least `shortest`. */
 int choice_end_span(struct choice *choice, unsigned ways, int shortest);
 
-/* Prints the estimates, for example "; measured: pipelined 12.3 us, direct 20.1 us".  `what` is measured (for example
- * "measured"), and name[way] names a way. */
+/* Prints the estimates of the ways that have been timed, for example "; measured: pipelined 12.3 us, direct 20.1 us".
+ * `what` is measured (for example "measured"), and name[way] names a way. */
 void choice_print(const struct choice *choice, const char *what, const char *const *name, char *text, size_t capacity);
 
 #endif
