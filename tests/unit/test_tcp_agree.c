@@ -302,6 +302,8 @@ static void *run_larger(void *argument)
         tutti_tensor tensor = {both[rank], larger ? NUMEL : NUMEL / 2, TUTTI_INT64, {TUTTI_CPU, 0}};
         tutti_op op = make_op(&coll, TUTTI_ALL_REDUCE, 0, &tensor);
         time_all_reduce(&coll, (size_t)tensor.numel * 8);
+        const char *how = call == SMALLER ? coll_explain(&coll, &op) : NULL;
+        end->wrong += call == SMALLER && (how == NULL || strncmp(how, "direct: ", 8) != 0);
         end->wrong += ends_run_op(end, &coll, &running, &op, (uint64_t)call + 1) != 1;
         const struct coll_op *ended = SLIST_FIRST(&coll.spare);
         int way = COLL_WAY(ended->path, ended->bypasses);

@@ -323,6 +323,12 @@ static void test_explains(void **state)
     const char *text = shm_explain_message(&shm, 40000, NULL);
     assert_int_equal(strncmp(text, "read: ", 6), 0);
     assert_non_null(strstr(text, "measured: eager 12.0 us, read 9.0 us, fifo 12.0 us"));
+    path_ns[TRANSPORT_WRITE] = 3000;
+    count(200, 1 << 20, true, 0);
+    text = shm_explain_message(&shm, 8 << 20, NULL); /* has not been sent, and will not take the usual path */
+    assert_int_equal(strncmp(text, "fifo: ", 6), 0);
+    assert_non_null(strstr(text, "message 0 to rank 0; not measured yet"));
+    assert_int_equal(count(4, 8 << 20, true, TRANSPORT_WRITE), 4);
 }
 
 static void test_what_is_not_possible(void **state)

@@ -108,6 +108,13 @@ static unsigned follow(struct shm_messages *messages, unsigned paths)
     return messages->heard;
 }
 
+/* Prepares the measurement of a class before its first message, which takes the usual path if nothing is known. */
+static void start_class(struct shm_messages *messages, unsigned paths, enum transport_path usual, size_t bytes)
+{
+    messages->measured = (struct choice){.way = (uint8_t)usual};
+    choice_start(&messages->measured, paths, choice_class(bytes), sizeof *messages);
+}
+
 /* Counts a message, and begins a round or a span. */
 static void count_message(struct shm *shm, struct shm_messages *messages, unsigned paths, size_t bytes, bool blocked)
 {
@@ -134,10 +141,7 @@ enum transport_path shm_choose_path(struct shm *shm, int local_rank, const tutti
     if (followed != 0) {
         path = (enum transport_path)__builtin_ctz(followed);
     } else if (messages != NULL) {
-        if (messages->calls == 0) {
-            messages->measured.way = (uint8_t)path;
-            choice_start(&messages->measured, paths, choice_class(bytes), sizeof *messages);
-        }
+        if (messages->calls == 0) start_class(messages, paths, path, bytes);
         count_message(shm, messages, paths, bytes, blocked);
         int way = messages->measured.way;
         if ((paths >> way & 1) != 0) path = (enum transport_path)way;
@@ -204,7 +208,8 @@ static void explain_path(struct shm *shm, int local_rank, size_t bytes, const tu
                  describe_path(__builtin_ctz(messages->heard)), peer);
         return;
     }
-    int way = messages->calls > 0 ? messages->measured.way : usual;
+    if (messages->calls == 0) start_class(messages, find_paths(shm, bytes, true, true), usual, bytes);
+    int way = messages->measured.way;
     int length = snprintf(text, CHOICE_TEXT, "%s; message %llu to rank %d", describe_path(way),
                           (unsigned long long)messages->calls, peer);
     choice_print(&messages->measured, "measured", names, text + length, CHOICE_TEXT - (size_t)length);

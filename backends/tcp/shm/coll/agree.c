@@ -146,14 +146,18 @@ static int kept_below(const struct coll_segment *segment, const struct coll_op *
     return -1;
 }
 
-/* Begins a size class with the usual way, or with that of a lower class. */
+int coll_first_way(const struct coll_segment *segment, const struct coll_op *op)
+{
+    int kept = kept_below(segment, op);
+    return kept < 0 ? op->usual : possible_way(op, kept);
+}
+
 static void start_class(const struct coll_segment *segment, const struct coll_op *op)
 {
     struct coll_class *class = op->class;
-    int kept = kept_below(segment, op), way = kept < 0 ? op->usual : possible_way(op, kept);
     choice_start(&class->measured, op->ways, size_class(segment, class), sizeof *class);
-    class->way = class->measured.way = (uint8_t)way;
-    class->end = (uint64_t)short_span(segment, op, way);
+    class->way = class->measured.way = (uint8_t)coll_first_way(segment, op);
+    class->end = (uint64_t)short_span(segment, op, class->way);
 }
 
 void coll_agree_start(const struct coll_segment *segment, struct coll_op *op)
