@@ -309,9 +309,9 @@ static void *run_larger(void *argument)
         int way = COLL_WAY(ended->path, ended->bypasses);
         bool bypasses = way == COLL_WAY(COLL_PIPELINED, 1);
         int calls = call - SMALLER;
-        if (larger && calls < (1 + REPAY) * SPAN_MIN)
+        if (larger && calls < (1 + CHOICE_REPAY) * SPAN_MIN)
             end->wrong += way != COLL_WAY(COLL_DIRECT, 0) || way == ended->usual;
-        others |= calls >= (1 + REPAY) * SPAN_MIN && way != COLL_WAY(COLL_DIRECT, 0);
+        others |= calls >= (1 + CHOICE_REPAY) * SPAN_MIN && way != COLL_WAY(COLL_DIRECT, 0);
         end->wrong += larger && bypasses;
         tried[rank] |= !larger && bypasses;
     }
@@ -328,8 +328,8 @@ static void test_learns_from_a_smaller_class(void **state)
     ends_open_and_run(end, run_larger);
 }
 
-/* Makes calls of 512 KiB until the second span begins, after the first one of which the lower class keeps a way.
- * Returns the calls of the second span. */
+/* Makes the first calls of a size class.  The class below has kept one way before them, and another one after the first
+ * call.  Returns the calls of the second span. */
 static int second_span(int kept_before, int kept_after)
 {
     struct end end[2];
@@ -360,8 +360,8 @@ static void test_second_span(void **state)
     enum { USUAL = COLL_WAY(COLL_PIPELINED, 0), OTHER = COLL_WAY(COLL_DIRECT, 0) };
     (void)state;
     assert_int_equal(second_span(-1, -1), SPAN_MIN);
-    assert_int_equal(second_span(OTHER, OTHER), SPAN_MIN * REPAY);
-    assert_int_equal(second_span(USUAL, USUAL), SPAN_MIN * REPAY);
+    assert_int_equal(second_span(OTHER, OTHER), SPAN_MIN * CHOICE_REPAY);
+    assert_int_equal(second_span(USUAL, USUAL), SPAN_MIN * CHOICE_REPAY);
     assert_int_equal(second_span(-1, OTHER), SPAN_MIN);
     assert_int_equal(second_span(OTHER, USUAL), SPAN_MIN);
 }

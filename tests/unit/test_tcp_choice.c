@@ -53,7 +53,7 @@ static void test_few_calls(void **state)
         struct choice choice = {0};
         int count[3], span = choice_short_span(choice_class(BYTES));
         call(&choice, ALL, ns, calls, count);
-        assert_true((count[1] + count[2] - span) * REPAY <= count[0]);
+        assert_true((count[1] + count[2] - span) * CHOICE_REPAY <= count[0]);
     }
 }
 
@@ -61,14 +61,15 @@ static void test_few_calls(void **state)
 static void test_repays(void **state)
 {
     (void)state;
-    assert_int_equal(span_of_best(1500, 1000, 8), 8 * REPAY / 2);
-    assert_int_equal(span_of_best(2000, 1000, 4), 4 * REPAY);
+    assert_int_equal(span_of_best(1500, 1000, 8), 8 * CHOICE_REPAY / 2);
+    assert_int_equal(span_of_best(2000, 1000, 4), 4 * CHOICE_REPAY);
     assert_int_equal(span_of_best(1001, 1000, 8), 16);
     assert_int_equal(span_of_best(900, 1000, 8), 16);
     assert_int_equal(span_of_best(NS_MAX, 1, 8), CHOICE_STEADY);
-    assert_int_equal(span_of_best(1000, 0, 8), 16);                   /* the best one is not known yet */
-    assert_int_equal(span_of_best(1500, 1000, 135), 135 * REPAY / 2); /* parts of fragment buffers: see agree.c */
-    assert_int_equal(span_of_best(NS_MAX, 1, 135), 135 * REPAY);
+    assert_int_equal(span_of_best(1000, 0, 8), 16); /* the best one is not known yet */
+    assert_int_equal(span_of_best(1500, 1000, 135),
+                     135 * CHOICE_REPAY / 2); /* parts of fragment buffers: see agree.c */
+    assert_int_equal(span_of_best(NS_MAX, 1, 135), 135 * CHOICE_REPAY);
 }
 
 /* No span is shorter than a short one.  In the steady state, spans of the best way are sixteen times as long. */
@@ -160,13 +161,13 @@ static void test_first_span_does_not_count(void **state)
     assert_int_equal(choice_end_span(&choice, ALL, 8), 8);
     assert_int_equal(choice.way, 1);
     call(&choice, ALL, ns, 200, count);
-    assert_true((count[0] + count[2] - 8) * REPAY <= count[1]);
+    assert_true((count[0] + count[2] - 8) * CHOICE_REPAY <= count[1]);
 }
 
 /* A class above 256 KiB begins without the ways that were far slower in one up to three classes below. */
 static void test_starts_from_a_smaller_class(void **state)
 {
-    enum { SMALL = CHOICE_ALIKE_FROM, LARGE = SMALL + CHOICE_ALIKE };
+    enum { SMALL = ALIKE_FROM, LARGE = SMALL + ALIKE };
     static const int small[3] = {1000, 900, 4000}, alike[3] = {8000, 7200, 32000}, other[3] = {8000, 9000, 5000};
     struct choice classes[CHOICE_CLASSES] = {0}, *large = &classes[LARGE];
     int count[3];
@@ -195,19 +196,19 @@ static void test_starts_from_the_next_class(void **state)
 {
     struct choice classes[CHOICE_CLASSES] = {0};
     (void)state;
-    classes[CHOICE_ALIKE_FROM] = (struct choice){.ns = {4000, 900}, .rounds = {1, 1}, .timed = 3};
-    classes[CHOICE_ALIKE_FROM + 1] = (struct choice){.ns = {9000}, .rounds = {1}};
-    choice_start(&classes[CHOICE_ALIKE_FROM + 2], ALL, CHOICE_ALIKE_FROM + 2, sizeof *classes);
-    assert_int_equal(classes[CHOICE_ALIKE_FROM + 2].ns[0], 16000);
-    classes[CHOICE_ALIKE_FROM + 1] = (struct choice){.ns = {9000, 1500}, .rounds = {1, 1}, .timed = 3};
-    choice_start(&classes[CHOICE_ALIKE_FROM + 2], ALL, CHOICE_ALIKE_FROM + 2, sizeof *classes);
-    assert_int_equal(classes[CHOICE_ALIKE_FROM + 2].ns[0], 18000);
+    classes[ALIKE_FROM] = (struct choice){.ns = {4000, 900}, .rounds = {1, 1}, .timed = 3};
+    classes[ALIKE_FROM + 1] = (struct choice){.ns = {9000}, .rounds = {1}};
+    choice_start(&classes[ALIKE_FROM + 2], ALL, ALIKE_FROM + 2, sizeof *classes);
+    assert_int_equal(classes[ALIKE_FROM + 2].ns[0], 16000);
+    classes[ALIKE_FROM + 1] = (struct choice){.ns = {9000, 1500}, .rounds = {1, 1}, .timed = 3};
+    choice_start(&classes[ALIKE_FROM + 2], ALL, ALIKE_FROM + 2, sizeof *classes);
+    assert_int_equal(classes[ALIKE_FROM + 2].ns[0], 18000);
 }
 
 /* An estimate from a lower class is not passed on to a higher one, which times the way again. */
 static void test_passes_on_what_was_timed(void **state)
 {
-    enum { FIRST = CHOICE_ALIKE_FROM };
+    enum { FIRST = ALIKE_FROM };
     struct choice classes[CHOICE_CLASSES] = {0};
     (void)state;
     classes[FIRST] = (struct choice){.ns = {1000, 4000}, .rounds = {3, 1}, .timed = 3};

@@ -5,13 +5,14 @@
 enum {
     ROUNDS = 3,           /* spans for which each way is timed in a calibration */
     SPAN_MAX = 8,         /* calls of a short span of small operations */
-    SPAN_MIN = 2,         /* of large ones, of which the first is not timed */
+    SPAN_MIN = 2,         /* of large ones; the first call is not timed */
     SPAN_BYTES = 1 << 20, /* bytes that a short span moves, between these limits */
     MEAN_OF = 2,          /* times that all count */
-    REPAY = 16,           /* calls of the best way for each call's time that another one has taken longer */
     TRY_FIRST = 1000,     /* calls from a calibration to the first trial */
     TRY_LAST = 16000,     /* maximum calls between two trials, and between two calibrations */
-    FAR_TURNS = 8         /* every eighth trial is of a way that is FAR slower */
+    FAR_TURNS = 8,        /* every eighth trial is of a way that is FAR slower */
+    ALIKE = 3,            /* classes above a class in which its ways most likely compare as they do there */
+    ALIKE_FROM = 7        /* the lowest such class: 256 KiB */
 };
 
 /* Ratios of two times, in eighths. */
@@ -68,7 +69,8 @@ static void restart(struct choice *choice)
     for (int i = 0; i < CHOICE_WAYS; i++) choice->ns[i] = choice->rounds[i] = 0;
     choice->ns[choice->way] = choice->longest[choice->way] = ns;
     choice->rounds[choice->way] = 1;
-    choice->rough &= (uint8_t)(1u << choice->way);
+    choice->timed = (uint8_t)(1u << choice->way);
+    choice->rough &= choice->timed;
     choice->trial_gap = 0;
     choice->trial_at = postpone(choice, &choice->trial_gap);
     choice->restart_at = postpone(choice, &choice->restart_gap);
@@ -108,11 +110,17 @@ static void update(struct choice *choice, uint64_t ns, bool is_best)
     if (drifts && is_best) restart(choice);
 }
 
+int choice_alike(int class)
+{
+    int below = class - ALIKE_FROM;
+    return below < 0 ? 0 : below < ALIKE ? below : ALIKE;
+}
+
 /* An estimate counts as a first round.  The others are not taken over: a best way that is slower than assumed would be
  * taken until three spans have shown that. */
 void choice_start(struct choice *choice, unsigned ways, int class, size_t stride)
 {
-    for (int below = 1; below <= CHOICE_ALIKE && class - below >= CHOICE_ALIKE_FROM; below++) {
+    for (int below = 1; below <= choice_alike(class); below++) {
         const struct choice *smaller = (const void *)((const char *)choice - (size_t)below * stride);
         if (smaller->timed == 0) continue;
         int best = find_best(smaller, smaller->timed), first = find_best(smaller, smaller->timed & ways);
@@ -192,7 +200,7 @@ static int larger(int a, int b)
 /* Returns the calls of a span of the best way.  A sixteenth of them may be timed. */
 static int steady_span(int shortest)
 {
-    return larger(REPAY * shortest, CHOICE_STEADY);
+    return larger(CHOICE_REPAY * shortest, CHOICE_STEADY);
 }
 
 /* Returns the calls of the best way that repay a span of another one.  A way that is as fast has cost nothing.
@@ -201,7 +209,7 @@ static int span_of_best(uint64_t ns, uint64_t best_ns, int shortest)
 {
     int least = 2 * shortest, most = steady_span(shortest);
     if (best_ns == 0 || ns <= best_ns) return least;
-    uint64_t calls = (ns - best_ns) * (uint64_t)shortest * REPAY / best_ns;
+    uint64_t calls = (ns - best_ns) * (uint64_t)shortest * CHOICE_REPAY / best_ns;
     return calls < (uint64_t)least ? least : calls > (uint64_t)most ? most : (int)calls;
 }
 
@@ -240,7 +248,7 @@ void choice_print(const struct choice *choice, const char *what, const char *con
     int length = snprintf(text, capacity, "; %s: ", what);
     const char *separator = "";
     for (int i = 0; i < CHOICE_WAYS && length >= 0 && (size_t)length < capacity; i++) {
-        if (choice->ns[i] == 0 || !has(choice->timed, i)) continue;
+        if (!has(choice->timed, i)) continue;
         text += length;
         capacity -= (size_t)length;
         length = snprintf(text, capacity, "%s%s %.1f us", separator, name[i], (double)choice->ns[i] / 1000);

@@ -15,13 +15,12 @@
 #include <stdint.h>
 
 enum {
-    CHOICE_WAYS = 8,       /* a set of ways is a bit mask */
-    CHOICE_CLASSES = 16,   /* size classes: 2 KiB to 4 KiB, .., 64 MiB and more */
-    CHOICE_MIN = 2 << 10,  /* bytes of the smallest operation that has a choice */
-    CHOICE_STEADY = 128,   /* minimum calls of a span in which nothing is tried */
-    CHOICE_ALIKE = 3,      /* classes above a class in which its ways most likely compare as they do there */
-    CHOICE_ALIKE_FROM = 7, /* the lowest such class: 256 KiB */
-    CHOICE_TEXT = 512      /* capacity for an explanation */
+    CHOICE_WAYS = 8,      /* a set of ways is a bit mask */
+    CHOICE_CLASSES = 16,  /* size classes: 2 KiB to 4 KiB, .., 64 MiB and more */
+    CHOICE_MIN = 2 << 10, /* bytes of the smallest operation that has a choice */
+    CHOICE_STEADY = 128,  /* minimum calls of a span in which nothing is tried */
+    CHOICE_REPAY = 16,    /* calls of the best way for each call's time that another one has taken longer */
+    CHOICE_TEXT = 512     /* capacity for an explanation */
 };
 
 struct choice {
@@ -49,10 +48,14 @@ static inline int choice_class(size_t bytes)
 /* Returns the calls of a short span of a size class, at least 2. */
 int choice_short_span(int class);
 
+/* Returns the number of classes next below a class in which ways most likely compare as they do in it: at most three,
+ * of at least 256 KiB, where bytes count more than calls. */
+int choice_alike(int class);
+
 /* Starts the choice of a size class with the ways from which its first one is picked: that becomes the best one of a
  * lower class, and ways that took far longer than the best one there are not timed in the calibration.  It is the next
- * lower class in which a way has been timed, if it is at most three classes below, and at least 256 KiB, where bytes
- * count more than calls.  `stride`: the distance of two classes' choices in memory. */
+ * lower class in which a way has been timed, if the two are alike.  `stride`: the distance of two classes' choices in
+ * memory. */
 void choice_start(struct choice *choice, unsigned ways, int class, size_t stride);
 
 /* Adds the time of a call in the current span. */

@@ -19,7 +19,6 @@ enum {
     WAY_BITS = 3,         /* of a word; the end of the span follows */
     TIMED_MAX = 15,       /* maximum calls of a span that may be timed, of small operations */
     SPAN_MIN = 4,         /* minimum calls of a span */
-    REPAY = 16,           /* short spans of the way of a lower class before others are timed */
     UNCOUNTED = 2,        /* last calls of a span, whose work rank 0 does not await */
     BESIDE_MIN = 1 << 20, /* minimum bytes of an operation that leaves the cores to the program */
     BESIDE = COLL_WAY(COLL_DIRECT, 0)
@@ -141,22 +140,22 @@ static uint64_t time_work(const struct coll_segment *segment, const struct coll_
 static int kept_below(const struct coll_segment *segment, const struct coll_op *op)
 {
     int class = size_class(segment, op->class);
-    for (int below = 1; below <= CHOICE_ALIKE && class - below >= CHOICE_ALIKE_FROM; below++)
+    for (int below = 1; below <= choice_alike(class); below++)
         if (op->class[-below].kept > 0) return op->class[-below].kept - 1;
     return -1;
 }
 
-int coll_first_way(const struct coll_segment *segment, const struct coll_op *op)
+int coll_next_way(const struct coll_segment *segment, const struct coll_op *op)
 {
-    int kept = kept_below(segment, op);
-    return kept < 0 ? op->usual : possible_way(op, kept);
+    int way = op->class->calls > 0 ? op->class->way : kept_below(segment, op);
+    return way < 0 ? op->usual : possible_way(op, way);
 }
 
 static void start_class(const struct coll_segment *segment, const struct coll_op *op)
 {
     struct coll_class *class = op->class;
     choice_start(&class->measured, op->ways, size_class(segment, class), sizeof *class);
-    class->way = class->measured.way = (uint8_t)coll_first_way(segment, op);
+    class->way = class->measured.way = (uint8_t)coll_next_way(segment, op);
     class->end = (uint64_t)short_span(segment, op, class->way);
 }
 
@@ -200,8 +199,9 @@ static void publish(const struct coll_segment *segment, const struct coll_op *op
 {
     struct coll_class *class = op->class;
     struct choice *measured = &class->measured;
+    bool leaves = leaves_cores(segment, op);
     /* A program may make few of so large calls, and the way of a lower class is most likely the best one. */
-    bool learned = measured->calls == 0 && kept_below(segment, op) == measured->way && !leaves_cores(segment, op);
+    bool learned = measured->calls == 0 && kept_below(segment, op) == measured->way && !leaves;
     if (measures_work(segment)) {
         uint64_t counted = (uint64_t)(timed_calls(segment, op) - UNCOUNTED);
         choice_add(measured, (int64_t)(time_work(segment, class) / counted));
@@ -212,10 +212,10 @@ static void publish(const struct coll_segment *segment, const struct coll_op *op
     int ended = short_span(segment, op, measured->way);
     int length = choice_end_span(measured, op->ways, ended);
     if (length == ended) { /* a short one, maybe of another way */
-        length = short_span(segment, op, measured->way) * (learned ? REPAY : 1);
+        length = short_span(segment, op, measured->way) * (learned ? CHOICE_REPAY : 1);
         measured->calls += (uint64_t)(length - ended);
     }
-    if (leaves_cores(segment, op)) measured->way = BESIDE;
+    if (leaves) measured->way = BESIDE;
     /* release: pairs with adopt */
     atomic_store_explicit(word_of(segment, class), (class->end + (uint64_t)length) << WAY_BITS | measured->way,
                           memory_order_release);

@@ -443,8 +443,8 @@ void coll_result_reduce(const struct coll_segment *segment, const struct coll_op
 /* ---- agree.c ----------------------------------------------------------------------------------------------- */
 
 struct coll_class *coll_class_of(const struct coll_segment *segment, const struct coll_op *op);
-/* Returns the way that a size class begins with: the usual one, or that of a lower class. */
-int coll_first_way(const struct coll_segment *segment, const struct coll_op *op);
+/* Returns the way of the next operation: that of the current span, or the first one of a size class. */
+int coll_next_way(const struct coll_segment *segment, const struct coll_op *op);
 /* Applies the way of the current span to an operation that starts.  Sets `agrees` if it must wait. */
 void coll_agree_start(const struct coll_segment *segment, struct coll_op *op);
 /* Begins or ends a span.  Called if `agrees`, when the first step may be posted. */

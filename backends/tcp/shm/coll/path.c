@@ -359,8 +359,7 @@ const char *coll_explain(const struct coll_segment *segment, const tutti_op *op)
     if (segment->state != COLL_READY || !coll_describe(segment, op, &made)) return NULL;
     const struct coll_class *class = made.class;
     if (class == NULL) return describe_path(&made);
-    int way = class->calls > 0 ? class->way : coll_first_way(segment, &made);
-    if ((made.ways >> way & 1) != 0) coll_use_way(segment, &made, way);
+    coll_use_way(segment, &made, coll_next_way(segment, &made));
     int length = snprintf(text, sizeof text, "%s; call %llu", describe_path(&made), (unsigned long long)class->calls);
     if (segment->rank == 0)
         choice_print(&class->measured, "measured", way_names, text + length, sizeof text - (size_t)length);
